@@ -1,0 +1,96 @@
+package entry
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// voiding says which of the sends so far are proven to have done nothing.
+type voiding int
+
+const (
+	voidNone voiding = iota
+	voidOwn          // the attempt's own send only
+	voidAll          // every send: a counted "not applied", or a person
+)
+
+// keep, clear, set: what becomes of the mark of a suspect.
+type suspicion int
+
+const (
+	keepSuspect  suspicion = -1
+	clearSuspect suspicion = 0
+)
+
+// move is one transition of an entry out of a lease, a question or a wait. The
+// zero value of each field changes nothing.
+type move struct {
+	event Event
+	id    int64
+	from  State
+	token int64 // the present holder's; 0: nobody may hold it
+	claim int64 // the last claim's, where a late answer is to be believed; 0: any
+
+	to       State // "": give up, which is dead when nothing is left unproven, else unknown
+	due      time.Time
+	reason   string
+	void     voiding
+	uncount  int // attempts that do not count after all
+	failures int
+	queries  int
+	asked    bool // queries start again at 0
+	suspect  suspicion
+	over     time.Time // the attempt is known to be over since then
+}
+
+// A move's own send is the one of its token or, for a late answer, of its claim.
+func (m move) own() int64 {
+	if m.claim != 0 {
+		return m.claim
+	}
+	return m.token
+}
+
+const moveSQL = `UPDATE outbox_entry SET
+	state = CASE WHEN ?1 <> '' THEN ?1
+		WHEN CASE ?2 WHEN 2 THEN NULL WHEN 1 THEN IIF(unproven_by = ?3, NULL, unproven_since) ELSE unproven_since END
+			IS NULL THEN 'dead' ELSE 'unknown' END,
+	unproven_since = CASE ?2 WHEN 2 THEN NULL WHEN 1 THEN IIF(unproven_by = ?3, NULL, unproven_since) ELSE unproven_since END,
+	unproven_by = CASE ?2 WHEN 2 THEN NULL WHEN 1 THEN IIF(unproven_by = ?3, NULL, unproven_by) ELSE unproven_by END,
+	due_at = ?4, owner = NULL, token = NULL, reason = NULLIF(?5, ''),
+	attempts = attempts - ?6, failures = failures + ?7,
+	queries = IIF(?8, 0, queries + ?9),
+	suspect = IIF(?10 < 0, suspect, ?10),
+	over_at = COALESCE(?11, over_at), changed_at = ?12
+	WHERE operation_id = ?13 AND state = ?14 AND token IS ?15 AND (?16 = 0 OR claim_token = ?16)
+	RETURNING state`
+
+// apply makes the move if it is still allowed, and says where it led.
+func (m move) apply(tx *ledger.Tx) (State, error) {
+	if m.to != "" {
+		if err := demand(m.from, m.event, m.to); err != nil {
+			return "", err
+		}
+	}
+	var to State
+	err := tx.One(moveSQL, m.to, int(m.void), m.own(), m.due, m.reason, m.uncount, m.failures, m.asked,
+		m.queries, int(m.suspect), m.over, tx.Now(), m.id, m.from, holder(m.token), m.claim).Scan(&to)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", ErrStale
+	}
+	if err != nil {
+		return "", fmt.Errorf("move entry on %s: %w", m.event, err)
+	}
+	return to, demand(m.from, m.event, to)
+}
+
+func holder(token int64) any {
+	if token == 0 {
+		return nil
+	}
+	return token
+}

@@ -1,0 +1,166 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"modernc.org/sqlite"
+)
+
+// SchemaVersion is the version that this program reads and writes.
+const SchemaVersion = 1
+
+//go:embed schema.sql
+var schema string
+
+// boot prepares the file for writing and commits the boot record.
+func (l *Ledger) boot(ctx context.Context, created bool) (*conn, error) {
+	sqlite.StrictPragmas(true)
+	c, err := l.connectPatiently(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.prepare(c, created); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	if _, err := c.exec(`PRAGMA busy_timeout = 0`); err != nil {
+		return nil, errors.Join(openError(err), c.close())
+	}
+	return c, nil
+}
+
+// connectPatiently waits while another process recovers or holds the file.
+func (l *Ledger) connectPatiently(ctx context.Context) (*conn, error) {
+	for end := time.Now().Add(l.opts.Busy); ; {
+		c, err := connect(l.file.path, writing)
+		if err == nil {
+			err = c.patience(l.opts.Busy)
+			if err == nil {
+				return c, nil
+			}
+			err = errors.Join(err, c.close())
+		}
+		if !errors.Is(err, ErrBusy) || time.Now().After(end) || ctx.Err() != nil {
+			return nil, err
+		}
+		time.Sleep(retryTime)
+	}
+}
+
+func (c *conn) patience(d time.Duration) error {
+	return c.one(fmt.Sprintf(`PRAGMA busy_timeout = %d`, d.Milliseconds())).err
+}
+
+func (l *Ledger) prepare(c *conn, created bool) error {
+	if err := requireWAL(c, created); err != nil {
+		return err
+	}
+	if _, err := c.exec(`BEGIN IMMEDIATE`); err != nil {
+		return fmt.Errorf("begin boot record: %w", openError(err))
+	}
+	err := l.record(c)
+	if err == nil {
+		if _, err = c.exec(`COMMIT`); err == nil {
+			return l.file.same()
+		}
+	}
+	_, _ = c.exec(`ROLLBACK`) // the error that led here is the one to report
+	return fmt.Errorf("commit boot record: %w", openError(err))
+}
+
+// requireWAL sets WAL mode on a file that holds nothing yet and demands it of
+// every other.
+func requireWAL(c *conn, created bool) error {
+	var mode string
+	var pages int64
+	if err := c.one(`PRAGMA journal_mode`).Scan(&mode); err != nil {
+		return fmt.Errorf("read journal mode: %w", openError(err))
+	}
+	if mode == "wal" {
+		return nil
+	}
+	if err := c.one(`PRAGMA page_count`).Scan(&pages); err != nil {
+		return fmt.Errorf("read page count: %w", openError(err))
+	}
+	if !created || pages > 0 {
+		return ErrNotWAL
+	}
+	if err := c.one(`PRAGMA journal_mode = WAL`).Scan(&mode); err != nil {
+		return fmt.Errorf("set WAL mode: %w", openError(err))
+	}
+	if mode != "wal" {
+		return ErrNotWAL
+	}
+	return nil
+}
+
+// record creates the tables where they are missing and begins a boot epoch.
+func (l *Ledger) record(c *conn) error {
+	version, err := schemaVersion(c.one)
+	switch {
+	case err != nil:
+		return err
+	case version > SchemaVersion:
+		return ErrNewer
+	case version == 0:
+		if err := createSchema(c); err != nil {
+			return err
+		}
+	}
+	return c.one(`UPDATE outbox_meta SET boot_epoch = boot_epoch + 1, commits = commits + 1,
+		committed_by = boot_epoch + 1 WHERE id = 1 RETURNING boot_epoch`).Scan(&l.epoch)
+}
+
+// schemaVersion is 0 for a file without outbox tables.
+func schemaVersion(one func(string, ...any) One) (int64, error) {
+	var n int64
+	if err := one(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'outbox_meta'`).Scan(&n); err != nil {
+		return 0, openError(err)
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	err := one(`SELECT schema_version FROM outbox_meta WHERE id = 1`).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("%w: outbox_meta is empty", ErrNotDatabase)
+	}
+	return n, err
+}
+
+func createSchema(c *conn) error {
+	for _, stmt := range strings.Split(schema, ";\n") {
+		if strings.TrimSpace(stmt) == "" {
+			continue
+		}
+		if _, err := c.exec(stmt); err != nil {
+			return fmt.Errorf("create tables: %w", err)
+		}
+	}
+	lineage, err := uuid.NewRandom()
+	if err != nil {
+		return fmt.Errorf("make lineage: %w", err)
+	}
+	_, err = c.exec(`INSERT INTO outbox_meta (id, schema_version, lineage) VALUES (1, ?, ?)`,
+		SchemaVersion, lineage.String())
+	return err
+}
+
+// readable checks that a file opened for reading is one of ours.
+func readable(v *View) error {
+	version, err := schemaVersion(v.One)
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		return ErrNoSchema
+	case version > SchemaVersion:
+		return ErrNewer
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"errors"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// What a caller may branch on. Each has a stable code in Code.
+var (
+	// ErrBusy: another process held the write lock for longer than the caller waited.
+	ErrBusy = errors.New("database busy: another process holds its write lock")
+	// ErrDiskFull: the disk does not take the write; nothing of it was kept.
+	ErrDiskFull = errors.New("disk full: nothing was written")
+	// ErrCommitUnknown: COMMIT failed and the process must end; the next start
+	// finds out whether it took place. Nobody may be answered.
+	ErrCommitUnknown = errors.New("commit failed with an input/output error: whether it took place is unknown")
+	// ErrReplaced: the path no longer names the file that is open.
+	ErrReplaced = errors.New("the database file was moved, removed or replaced while it was open")
+	// ErrNotWAL: an existing file is not in WAL mode, which is never changed behind its owner's back.
+	ErrNotWAL = errors.New("database is not in WAL mode: run `PRAGMA journal_mode=WAL` on it once, with no other connection open")
+	// ErrNewer: the file was written by a newer outboxd.
+	ErrNewer = errors.New("database has a newer schema than this program: upgrade outboxd")
+	// ErrNotFound: there is no such file and it was not to be created.
+	ErrNotFound = errors.New("no such database file")
+	// ErrReadOnly: the file or its directory cannot be written by this user.
+	ErrReadOnly = errors.New("database, or the directory that holds it, cannot be written by this user")
+	// ErrNetworkFS: the file lies on a network file system, where WAL is not safe.
+	ErrNetworkFS = errors.New("database lies on a network file system, where its locks and shared memory are not safe")
+	// ErrNotDatabase: the file is not a SQLite database, or is damaged.
+	ErrNotDatabase = errors.New("file is not a SQLite database, or is damaged")
+	// ErrNoSchema: the file has no outbox tables and was opened for reading.
+	ErrNoSchema = errors.New("database has no outbox tables: start the daemon or run `outboxd db init`")
+	// ErrClosed: the ledger is closed or closing.
+	ErrClosed = errors.New("ledger is closed")
+	// ErrForeignKey: a closure ended with a deferred foreign key violated.
+	ErrForeignKey = errors.New("closure left a deferred foreign key violated")
+	// ErrVoid: the closure destroyed the transaction that it ran in.
+	ErrVoid = errors.New("closure ended the transaction it ran in")
+)
+
+var codes = []struct {
+	err  error
+	code string
+}{
+	{ErrBusy, "DATABASE_BUSY"},
+	{ErrDiskFull, "DISK_FULL"},
+	{ErrCommitUnknown, "COMMIT_UNKNOWN"},
+	{ErrReplaced, "DATABASE_REPLACED"},
+	{ErrNotWAL, "NOT_WAL"},
+	{ErrNewer, "SCHEMA_NEWER"},
+	{ErrNotFound, "DATABASE_NOT_FOUND"},
+	{ErrReadOnly, "DATABASE_READ_ONLY"},
+	{ErrNetworkFS, "NETWORK_FILE_SYSTEM"},
+	{ErrNotDatabase, "NOT_A_DATABASE"},
+	{ErrNoSchema, "STORE_CONTRACT_ERROR"},
+	{ErrClosed, "CLOSED"},
+}
+
+// Code is the stable code of an error of this package, SQLITE_ERROR for any
+// other error of the database, and "" for everything else.
+func Code(err error) string {
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	if sqliteCode(err) != 0 {
+		return "SQLITE_ERROR"
+	}
+	return ""
+}
+
+// Hint is the sentence of the sentinel behind err: it names the cause and what
+// to do, and holds no path. It is "" for other errors.
+func Hint(err error) string {
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return c.err.Error()
+		}
+	}
+	return ""
+}
+
+func sqliteCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// isBusy: somebody else holds the lock; nothing was done.
+func isBusy(err error) bool {
+	c := sqliteCode(err) & 0xff
+	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
+}
+
+// isFull: the disk does not take it. Besides 13, a write refused by a size
+// limit (778) and shared memory that cannot grow (4874) mean the same.
+func isFull(err error) bool {
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE:
+		return true
+	}
+	return false
+}
+
+// isFatal: the file cannot be trusted through this connection any more.
+func isFatal(err error) bool {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return !isFull(err)
+	}
+	return false
+}
+
+// isConstraint: the statement, or COMMIT, was refused for a constraint.
+func isConstraint(err error) bool {
+	return sqliteCode(err)&0xff == sqlite3.SQLITE_CONSTRAINT
+}
+
+// openError turns what SQLite says at opening into what an operator can act on.
+func openError(err error) error {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return errors.Join(ErrBusy, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return errors.Join(ErrReadOnly, err)
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return errors.Join(ErrNotDatabase, err)
+	}
+	if isFull(err) {
+		return errors.Join(ErrDiskFull, err)
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+CREATE TABLE outbox_meta (
+  id             INTEGER PRIMARY KEY CHECK (id = 1),
+  schema_version INTEGER NOT NULL,
+  lineage        TEXT    NOT NULL,
+  generation     INTEGER NOT NULL DEFAULT 1,
+  boot_epoch     INTEGER NOT NULL DEFAULT 0,
+  commits        INTEGER NOT NULL DEFAULT 0,
+  committed_by   INTEGER NOT NULL DEFAULT 0,
+  last_token     INTEGER NOT NULL DEFAULT 0 CHECK (last_token BETWEEN 0 AND 9007199254740991)
+) STRICT;
+
+CREATE TABLE outbox_intake (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT,
+  tenant_id       TEXT    NOT NULL,
+  subject_id      TEXT    NOT NULL,
+  tool_name       TEXT    NOT NULL,
+  idempotency_key TEXT    NOT NULL,
+  arguments       TEXT    NOT NULL,
+  not_before      INTEGER,
+  session_id      TEXT,
+  turn            INTEGER,
+  traceparent     TEXT,
+  parked          INTEGER NOT NULL DEFAULT 0 CHECK (parked IN (0, 1))
+) STRICT;
+CREATE INDEX outbox_intake_parked ON outbox_intake (parked, id);
+
+CREATE TABLE outbox_refused (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT,
+  tenant_id       TEXT    NOT NULL,
+  subject_id      TEXT    NOT NULL,
+  tool_name       TEXT    NOT NULL,
+  idempotency_key TEXT    NOT NULL,
+  arguments       TEXT    NOT NULL,
+  not_before      INTEGER,
+  session_id      TEXT,
+  turn            INTEGER,
+  traceparent     TEXT,
+  code            TEXT    NOT NULL,
+  message         TEXT    NOT NULL,
+  refused_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE outbox_operation (
+  id                INTEGER PRIMARY KEY AUTOINCREMENT,
+  status_ref        TEXT    NOT NULL UNIQUE CHECK (length(status_ref) = 36),
+  tenant_id         TEXT    NOT NULL,
+  subject_id        TEXT    NOT NULL,
+  tool_name         TEXT    NOT NULL,
+  idempotency_key   TEXT    NOT NULL,
+  arguments         TEXT    NOT NULL,
+  request_sha256    BLOB    NOT NULL CHECK (length(request_sha256) = 32),
+  effect            TEXT    NOT NULL CHECK (effect IN ('idempotent', 'queryable', 'local', 'opaque')),
+  wire_key          TEXT    NOT NULL,
+  input_revision    TEXT    NOT NULL,
+  output_revision   TEXT    NOT NULL,
+  effect_revision   TEXT    NOT NULL,
+  handler_revision  TEXT    NOT NULL,
+  producer_revision TEXT    NOT NULL,
+  policy_revision   TEXT    NOT NULL,
+  provider          TEXT,
+  api_family        TEXT,
+  adapter_revision  TEXT,
+  response_id       TEXT,
+  call_id           TEXT,
+  not_before        INTEGER,
+  session_id        TEXT,
+  turn              INTEGER,
+  traceparent       TEXT,
+  accepted_at       INTEGER NOT NULL,
+  UNIQUE (tenant_id, subject_id, tool_name, idempotency_key)
+) STRICT;
+
+CREATE TABLE outbox_entry (
+  operation_id   INTEGER PRIMARY KEY REFERENCES outbox_operation (id),
+  tool_name      TEXT    NOT NULL,
+  state          TEXT    NOT NULL CHECK (state IN
+    ('waiting', 'pending', 'claimed', 'sending', 'unknown', 'delivered', 'dead', 'discarded')),
+  due_at         INTEGER,
+  owner          INTEGER,
+  token          INTEGER,
+  claim_token    INTEGER NOT NULL DEFAULT 0,
+  last_sent_at   INTEGER,
+  over_at        INTEGER,
+  unproven_since INTEGER,
+  unproven_by    INTEGER,
+  attempts       INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+  failures       INTEGER NOT NULL DEFAULT 0 CHECK (failures >= 0),
+  lapses         INTEGER NOT NULL DEFAULT 0 CHECK (lapses >= 0),
+  queries        INTEGER NOT NULL DEFAULT 0 CHECK (queries >= 0),
+  suspect        INTEGER NOT NULL DEFAULT 0 CHECK (suspect IN (0, 1)),
+  round          INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
+  round_at       INTEGER NOT NULL,
+  round_excused  INTEGER NOT NULL DEFAULT 0,
+  reason         TEXT,
+  changed_at     INTEGER NOT NULL,
+  CHECK ((owner IS NULL) = (token IS NULL)),
+  CHECK ((unproven_since IS NULL) = (unproven_by IS NULL)),
+  CHECK (CASE state
+    WHEN 'pending' THEN due_at IS NOT NULL AND token IS NULL
+    WHEN 'claimed' THEN due_at IS NOT NULL AND token IS NOT NULL AND token = claim_token
+    WHEN 'sending' THEN due_at IS NOT NULL AND token IS NOT NULL AND token = claim_token
+                        AND unproven_since IS NOT NULL AND last_sent_at IS NOT NULL
+    WHEN 'waiting' THEN token IS NULL
+    WHEN 'unknown' THEN (token IS NULL OR due_at IS NOT NULL) AND unproven_since IS NOT NULL
+    WHEN 'dead'    THEN due_at IS NULL AND token IS NULL AND unproven_since IS NULL
+    ELSE due_at IS NULL AND token IS NULL END)
+) STRICT;
+CREATE INDEX outbox_entry_due ON outbox_entry (tool_name, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX outbox_entry_kept ON outbox_entry (state, operation_id)
+  WHERE state IN ('waiting', 'unknown', 'dead', 'discarded');
+
+CREATE TABLE outbox_attempt (
+  id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  operation_id INTEGER NOT NULL REFERENCES outbox_operation (id),
+  attempt      INTEGER NOT NULL,
+  round        INTEGER NOT NULL,
+  kind         TEXT    NOT NULL CHECK (kind IN ('outcome', 'lapse', 'late', 'query', 'blocked')),
+  token        INTEGER NOT NULL,
+  phase        TEXT    NOT NULL,
+  class        TEXT    NOT NULL,
+  code         TEXT    NOT NULL,
+  excerpt      TEXT    NOT NULL DEFAULT '',
+  at           INTEGER NOT NULL
+) STRICT;
+CREATE INDEX outbox_attempt_operation ON outbox_attempt (operation_id, id);
+
+CREATE TABLE outbox_receipt (
+  operation_id        INTEGER PRIMARY KEY REFERENCES outbox_operation (id),
+  result              TEXT,
+  result_sha256       BLOB    NOT NULL CHECK (length(result_sha256) = 32),
+  call_binding_sha256 BLOB    NOT NULL CHECK (length(call_binding_sha256) = 32),
+  reference           TEXT,
+  attempt             INTEGER NOT NULL,
+  token               INTEGER NOT NULL,
+  how                 TEXT    NOT NULL CHECK (how IN ('fresh', 'receipt_reconciled', 'resolved')),
+  at                  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE outbox_tool (
+  tool_name    TEXT    PRIMARY KEY,
+  paused       INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+  pause_reason TEXT,
+  paused_at    INTEGER,
+  excused_ms   INTEGER NOT NULL DEFAULT 0,
+  CHECK ((paused = 1) = (paused_at IS NOT NULL))
+) STRICT, WITHOUT ROWID;

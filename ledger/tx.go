@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/outboxd/outboxd/fencing"
+)
+
+// Querier is what a Tx and a View have in common. The function given to Each
+// must not run another statement: collect first, act afterwards.
+type Querier interface {
+	// Each calls fn for every row.
+	Each(fn func(*Row) error, query string, args ...any) error
+	// One is the first row, or sql.ErrNoRows.
+	One(query string, args ...any) One
+}
+
+// Tx is the transaction that a closure of Write runs in. It carries no context:
+// a statement that is cancelled destroys the work of every closure beside it.
+// After the first statement that fails, every later one answers with the same
+// error, since SQLite may have ended the transaction under it.
+type Tx struct {
+	c     *conn
+	now   time.Time
+	epoch int64
+	err   error
+}
+
+// Now is the time of the transaction, read once, in UTC.
+func (tx *Tx) Now() time.Time { return tx.now }
+
+// Epoch is the boot epoch of this process: the owner of what it claims.
+func (tx *Tx) Epoch() int64 { return tx.epoch }
+
+// Exec runs a statement and returns how many rows it changed.
+func (tx *Tx) Exec(query string, args ...any) (int64, error) {
+	if tx.err != nil {
+		return 0, tx.err
+	}
+	r, err := tx.c.exec(query, args...)
+	if err != nil {
+		return 0, tx.fail(err)
+	}
+	return r.RowsAffected()
+}
+
+// Insert runs an INSERT and returns the new row's id; inserted is false when
+// ON CONFLICT DO NOTHING left the table as it was.
+func (tx *Tx) Insert(query string, args ...any) (id int64, inserted bool, err error) {
+	if tx.err != nil {
+		return 0, false, tx.err
+	}
+	r, err := tx.c.exec(query, args...)
+	if err != nil {
+		return 0, false, tx.fail(err)
+	}
+	n, err := r.RowsAffected()
+	if err != nil || n == 0 {
+		return 0, false, err
+	}
+	id, err = r.LastInsertId()
+	return id, true, err
+}
+
+// Each implements Querier.
+func (tx *Tx) Each(fn func(*Row) error, query string, args ...any) error {
+	if tx.err != nil {
+		return tx.err
+	}
+	if err := tx.c.each(fn, query, args...); err != nil {
+		if sqliteCode(err) != 0 {
+			return tx.fail(err)
+		}
+		return err
+	}
+	return nil
+}
+
+// One implements Querier.
+func (tx *Tx) One(query string, args ...any) One {
+	if tx.err != nil {
+		return One{err: tx.err}
+	}
+	o := tx.c.one(query, args...)
+	if o.err != nil && sqliteCode(o.err) != 0 {
+		o.err = tx.fail(o.err)
+	}
+	return o
+}
+
+// Tokens issues n fencing tokens, the first of a row of n: all higher than
+// every one that this file ever gave out.
+func (tx *Tx) Tokens(n int) (first int64, err error) {
+	var last int64
+	if err := tx.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last); err != nil {
+		return 0, fmt.Errorf("read last token: %w", err)
+	}
+	if first, err = fencing.Next(last, 0, tx.now); err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(`UPDATE outbox_meta SET last_token = ? WHERE id = 1`, first+int64(n)-1)
+	return first, err
+}
+
+func (tx *Tx) fail(err error) error {
+	tx.err = err
+	return err
+}
