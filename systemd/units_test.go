@@ -1,0 +1,63 @@
+package systemd_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func unit(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("outboxd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestTheUnitKeepsWhatTheDaemonReliesOn(t *testing.T) {
+	lines := strings.Split(string(unit(t)), "\n")
+	for _, want := range []string{
+		"Type=notify", "NotifyAccess=main", "KillMode=mixed", "Restart=always",
+		"RestartPreventExitStatus=78", "SuccessExitStatus=3", "StartLimitIntervalSec=0",
+		"User=outboxd", "StateDirectoryMode=0700",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("outboxd.service does not say %s", want)
+		}
+	}
+}
+
+func TestTheUnitWaitsLongerThanTheDrain(t *testing.T) {
+	const drain = 30 * time.Second // the default of worker.drain_timeout
+	for line := range strings.Lines(string(unit(t))) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "TimeoutStopSec="); ok {
+			if limit, err := time.ParseDuration(value); err != nil || limit < drain+10*time.Second {
+				t.Errorf("TimeoutStopSec=%s (%v), want at least 10s more than %s", value, err, drain)
+			}
+			return
+		}
+	}
+	t.Error("outboxd.service has no TimeoutStopSec")
+}
+
+func TestSystemdAcceptsTheUnits(t *testing.T) {
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	// The binary is not installed where tests run: any program stands for it.
+	text := strings.Replace(string(unit(t)), "/usr/bin/outboxd", "/bin/true", 1)
+	path := filepath.Join(t.TempDir(), "outboxd.service")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(verify, "verify", "--man=no", path).CombinedOutput()
+	if err != nil || strings.Contains(string(out), path) {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
