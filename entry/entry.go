@@ -49,10 +49,10 @@ func (s State) Status() string {
 }
 
 var (
-	// ErrStale: the row is no longer in the state, or under the token, that the
+	// ErrStale says that the row is no longer in the state, or under the token, that the
 	// transition starts from. Nothing was changed.
 	ErrStale = errors.New("entry has moved on: this token or state is no longer its own")
-	// ErrNotFound: there is no such entry.
+	// ErrNotFound says that there is no such entry.
 	ErrNotFound = errors.New("no such entry")
 )
 

@@ -21,10 +21,13 @@ func (d *Due) scan(r *ledger.Row) error {
 	return err
 }
 
-// Probe lists up to n entries of a tool that are due, the longest due first.
-func Probe(q ledger.Querier, tool string, now time.Time, n int) ([]Due, error) {
-	return list(q, `SELECT `+columns+` FROM outbox_entry WHERE tool_name = ? AND due_at <= ?
-		ORDER BY due_at LIMIT ?`, tool, now, n)
+// Probe lists up to n entries of a tool that are due, the longest due first. It
+// leaves out what this process holds itself and, unless they are asked for,
+// suspects that would be attempted.
+func Probe(tx *ledger.Tx, tool string, n int, suspects bool) ([]Due, error) {
+	return list(tx, `SELECT `+columns+` FROM outbox_entry WHERE tool_name = ? AND due_at <= ?
+		AND (token IS NULL OR owner <> ?) AND (suspect = 0 OR state <> 'pending' OR ?) ORDER BY due_at LIMIT ?`,
+		tool, tx.Now(), tx.Epoch(), suspects, n)
 }
 
 // NextDue is when the next entry of a tool is due; zero: none is.

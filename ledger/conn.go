@@ -22,7 +22,6 @@ type conn struct {
 	raw   driver.Conn
 	stmts map[string]driver.Stmt
 	args  []driver.NamedValue // scratch
-	vals  []driver.Value      // scratch
 }
 
 // role is what a connection is for.

@@ -1,0 +1,42 @@
+package contract
+
+import (
+	"time"
+
+	"github.com/outboxd/outboxd/entry"
+)
+
+// Origin is where a call came from, as far as a provider's adapter says; empty
+// strings are what there is not.
+type Origin struct {
+	Provider, APIFamily, AdapterRevision string
+	ResponseID, CallID                   string
+}
+
+// Operation is an accepted intent as it is stored. It never changes.
+type Operation struct {
+	ID         int64
+	StatusRef  string // UUIDv7: its opaque public name
+	Scope      Scope
+	Arguments  []byte // canonical JSON
+	RequestSum [32]byte
+	Effect     entry.Effect // as accepted: a reload does not change it
+	WireKey    string       // as accepted
+	Revisions  Revisions    // as accepted, or as a review accepted them since
+	Origin     Origin
+	NotBefore  time.Time // zero: at once
+	Session    string    // empty: none
+	Turn       int64     // of Session
+	Trace      string    // W3C traceparent, empty: none
+	AcceptedAt time.Time
+}
+
+// Bind is what a receipt of the operation ties together.
+func (o *Operation) Bind(result [32]byte, reference string) Binding {
+	return Binding{
+		StatusRef: o.StatusRef, Scope: o.Scope, Revisions: o.Revisions,
+		Provider: o.Origin.Provider, APIFamily: o.Origin.APIFamily, AdapterRevision: o.Origin.AdapterRevision,
+		ResponseID: o.Origin.ResponseID, CallID: o.Origin.CallID,
+		Request: o.RequestSum, Result: result, Reference: reference,
+	}
+}

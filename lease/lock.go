@@ -1,0 +1,192 @@
+// Package lease decides when a right to work begins and ends: the lock that one
+// daemon holds on a file, the takeover of what a dead one had claimed, and the
+// keeper that renews this process's leases and notices when one is lost.
+//
+// The lock proves that the previous daemon is dead, so its leases end at once. A
+// process never ends its own leases by time: a renewal that comes late is valid
+// while the token is still the entry's.
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mode of a Lock.
+type Mode int
+
+// The modes: one daemon, or restore and migrate, against any number of one-shot
+// commands.
+const (
+	Exclusive Mode = unix.LOCK_EX
+	Shared    Mode = unix.LOCK_SH
+)
+
+// Holder is what the lock file says of the process that holds it exclusively.
+type Holder struct {
+	PID     int       `json:"pid"`
+	Command string    `json:"command"`
+	Since   time.Time `json:"since"`
+}
+
+// HeldError: another process holds the lock.
+type HeldError struct{ Holder Holder }
+
+func (e *HeldError) Error() string {
+	if e.Holder.PID == 0 {
+		return "another outboxd process holds this database"
+	}
+	return fmt.Sprintf("outboxd %s, process %d, has held this database since %s: stop it first, or work through it",
+		e.Holder.Command, e.Holder.PID, e.Holder.Since.UTC().Format(time.RFC3339))
+}
+
+// ErrLockReplaced: the lock file's path no longer names the file that is locked.
+var ErrLockReplaced = errors.New("the lock file was moved, removed or replaced while it was held")
+
+// Lock is a flock on a file beside the database. The database itself is never
+// opened for it.
+type Lock struct {
+	f    *os.File
+	path string
+	io   mark
+}
+
+// mark is what the lock file keeps from one holder to the next.
+type mark struct {
+	Holder
+	// Failed: the last daemon ended on an input/output error, so the log must be
+	// copied completely before anything is answered.
+	Failed bool `json:"io_failed,omitempty"`
+}
+
+// Acquire locks the file beside the database at path. It waits until ctx ends for
+// one-shot commands to go, but not for a daemon: *HeldError is answered at once.
+func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, error) {
+	real, err := realPath(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lock{path: real + ".lock"}
+	for {
+		err := l.try(mode)
+		if err == nil {
+			return l, l.enter(mode, me)
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, ErrLockReplaced) {
+			return nil, fmt.Errorf("lock database: %w", err)
+		}
+		if mode == Shared || l.try(Shared) != nil {
+			return nil, &HeldError{Holder: l.io.Holder}
+		}
+		if err := l.Unlock(); err != nil { // only one-shot commands hold it
+			return nil, fmt.Errorf("unlock database: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, &HeldError{Holder: l.io.Holder}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// realPath resolves symbolic links, also for a file that is not there yet.
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("resolve database path: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real, nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", fmt.Errorf("resolve database directory: %w", errors.Unwrap(err))
+	}
+	return filepath.Join(dir, filepath.Base(abs)), nil
+}
+
+func (l *Lock) try(mode Mode) error {
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	err = unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB)
+	l.io = readMark(f)
+	if err == nil {
+		l.f = f
+		if err = l.Check(); err == nil {
+			return nil
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+func readMark(f *os.File) (m mark) {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, 4096))
+	if err != nil || json.Unmarshal(b, &m) != nil {
+		return mark{} // it only names the holder
+	}
+	return m
+}
+
+func (l *Lock) enter(mode Mode, me Holder) error {
+	if mode != Exclusive {
+		return nil
+	}
+	l.io.Holder = me
+	return l.write()
+}
+
+// write replaces the mark. It is padded, so that a reader never sees half of an
+// older and longer one.
+func (l *Lock) write() error {
+	b, err := json.Marshal(l.io)
+	if err != nil {
+		return fmt.Errorf("encode lock file: %w", err)
+	}
+	if _, err := l.f.WriteAt(fmt.Appendf(nil, "%-511s\n", b), 0); err != nil {
+		return fmt.Errorf("write lock file: %w", errors.Unwrap(err))
+	}
+	return nil
+}
+
+// Check is ErrLockReplaced when the path names another file than the one that is
+// locked: then another daemon may hold that one.
+func (l *Lock) Check() error {
+	held, err := l.f.Stat()
+	if err != nil {
+		return fmt.Errorf("look at lock file: %w", errors.Unwrap(err))
+	}
+	named, err := os.Stat(l.path)
+	if err != nil || !os.SameFile(held, named) {
+		return ErrLockReplaced
+	}
+	return nil
+}
+
+// Failed reports whether the last daemon ended on an input/output error.
+func (l *Lock) Failed() bool { return l.io.Failed }
+
+// SetFailed records whether this daemon ends on one, for the next start.
+func (l *Lock) SetFailed(failed bool) error {
+	if l.io.Failed == failed {
+		return nil
+	}
+	l.io.Failed = failed
+	if err := l.write(); err != nil {
+		return err
+	}
+	return l.f.Sync()
+}
+
+// Unlock gives the lock back. The file stays: removing it would let two daemons
+// hold two files of the same name.
+func (l *Lock) Unlock() error { return l.f.Close() }

@@ -1,0 +1,185 @@
+// Package poller decides what runs next and when it runs again: it is woken by
+// an accept, by another process's commit or by the next due time, claims what
+// may start now, checks it, marks it, calls the handler and settles what came of
+// it.
+//
+// One goroutine owns the slots and takes every decision about what starts; each
+// attempt has a goroutine of its own that ends with the settle. Whether a
+// transition is still allowed is entry's to say; when to give up is deadletter's.
+// It owns outbox_tool.
+package poller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/lease"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// Work is one immutable snapshot of what there is to work with. An attempt sees
+// one of them from its claim to its call.
+type Work struct {
+	Registry *contract.Registry
+	Handlers map[string]handler.Pair // by tool; every tool of Registry has one
+}
+
+// Observer is told what happens, for metrics. Its methods must not block.
+type Observer interface {
+	Attempt(tool, outcome string, took time.Duration) // an attempt or a question ended
+	Stale(tool string)                                // a settle was refused: somebody else had taken over
+	Stepped(by time.Duration)                         // the wall clock was set
+	Settled(statusRef string)                         // an entry moved, and that is committed
+}
+
+// Options of a Poller.
+type Options struct {
+	Concurrency  int           // attempts and questions at a time
+	PollInterval time.Duration // the safety net under the wakes
+	TookOver     bool          // this daemon began alone: time since the last claim ages nothing
+	Check        func() error  // asked at each pass; an error ends Run. nil: nothing
+	Observer     Observer      // nil: nobody
+}
+
+// Poller runs what is due. The fields below the line belong to Run's goroutine.
+type Poller struct {
+	l      *ledger.Ledger
+	keeper *lease.Keeper
+	log    *zap.Logger
+	o      Options
+
+	work     atomic.Pointer[Work]
+	wake     chan struct{} // capacity 1
+	finished chan finish
+	stopping atomic.Bool  // nothing that was not handed over may start any more
+	ageless  atomic.Bool  // the clock was set a moment ago
+	cut      atomic.Int64 // attempts that the drain limit ended
+	tools    tools
+	attempts sync.WaitGroup
+
+	slots slots
+	clock clock
+}
+
+// New returns a poller that does nothing until Run.
+func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger) *Poller {
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	if o.Check == nil {
+		o.Check = func() error { return nil }
+	}
+	p := &Poller{
+		l: l, keeper: k, log: log, o: o,
+		wake:     make(chan struct{}, 1),
+		finished: make(chan finish, o.Concurrency),
+		slots:    newSlots(o.Concurrency),
+	}
+	p.work.Store(w)
+	return p
+}
+
+// Work is the snapshot that the next pass works with.
+func (p *Poller) Work() *Work { return p.work.Load() }
+
+// Wake makes Run look at once: something was accepted.
+func (p *Poller) Wake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// CutOff is how many attempts were ended by the drain limit.
+func (p *Poller) CutOff() int { return int(p.cut.Load()) }
+
+// gatherTime is how long a pass waits for more slots to come free while there is
+// a backlog: claims are cheaper together.
+const gatherTime = 300 * time.Microsecond
+
+// Run claims and works until ctx ends, then waits for what it has started. work
+// ends what runs: its outcomes are recorded all the same. Run returns an error
+// when the file is lost.
+func (p *Poller) Run(ctx, work context.Context) error {
+	if err := p.begin(ctx); err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return p.drain()
+		case <-p.l.Dead():
+			return errors.Join(p.l.Err(), p.drain())
+		case f := <-p.finished:
+			p.slots.reap(f)
+			if p.slots.gathering() {
+				timer.Reset(gatherTime)
+				continue
+			}
+		case <-p.wake:
+		case <-timer.C:
+		}
+		p.reap()
+		next, err := p.pass(ctx, work)
+		if err != nil {
+			return errors.Join(err, p.drain())
+		}
+		timer.Reset(next)
+	}
+}
+
+// begin makes the tools known and credits them with the time in which no daemon
+// ran.
+func (p *Poller) begin(ctx context.Context) error {
+	if err := p.tools.load(ctx, p.l, p.Work().Registry.Names(), p.o.TookOver); err != nil {
+		return fmt.Errorf("load tools: %w", err)
+	}
+	return nil
+}
+
+// reap takes back every slot that is free by now.
+func (p *Poller) reap() {
+	for {
+		select {
+		case f := <-p.finished:
+			p.slots.reap(f)
+		default:
+			return
+		}
+	}
+}
+
+// drain waits for what runs.
+func (p *Poller) drain() error {
+	p.stopping.Store(true)
+	done := make(chan struct{})
+	go func() {
+		p.attempts.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case f := <-p.finished:
+			p.slots.reap(f)
+		case <-done:
+			return nil
+		}
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Attempt(string, string, time.Duration) {}
+func (nobody) Stale(string)                          {}
+func (nobody) Stepped(time.Duration)                 {}
+func (nobody) Settled(string)                        {}

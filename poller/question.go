@@ -1,0 +1,161 @@
+package poller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/deadletter"
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/intake"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// ErrNoQuery: the tool of the operation cannot be asked.
+var ErrNoQuery = errors.New("tool has no status query")
+
+// question asks the downstream what became of an unknown entry and settles the
+// answer. A question has no effect there.
+func (p *Poller) question(ctx context.Context, c claim) {
+	asker := c.work.Handlers[c.tool.Name].Asker
+	if p.stopping.Load() || asker == nil {
+		p.unasked(c)
+		return
+	}
+	limit := c.tool.Timeout
+	if c.tool.Query != nil {
+		limit = c.tool.Query.Timeout
+	}
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	asked := p.l.Now()
+	ans := asker.Ask(asking, request(c, handler.Query))
+	p.o.Observer.Attempt(c.tool.Name, "query_"+string(ans.Found), p.l.Now().Sub(asked))
+	switch {
+	case ans.Found == handler.Applied:
+		p.deliver(c, ans.Result, ans.Reference, ans.Code)
+	case ctx.Err() != nil:
+		p.unasked(c)
+	default:
+		p.answered(c, ans, asked)
+	}
+}
+
+// unasked gives a question back that was not put, or not heard out.
+func (p *Poller) unasked(c claim) {
+	ev := entry.Evidence{Kind: entry.Query, Phase: "asked", Class: string(handler.NoAnswer), Code: "drained"}
+	p.settleQuestion(c, ev, func(tx *ledger.Tx) (entry.State, error) {
+		return c.held.StillUnknown(tx, entry.StillUnknown{Event: entry.AskOver, At: tx.Now(), Reason: deadletter.Unproven, Evidence: ev})
+	})
+}
+
+func (p *Poller) answered(c claim, ans handler.Answer, asked time.Time) {
+	ev := entry.Evidence{Kind: entry.Query, Phase: "asked", Class: string(ans.Found), Code: ans.Code, Excerpt: ans.Excerpt}
+	p.settleQuestion(c, ev, func(tx *ledger.Tx) (entry.State, error) {
+		return p.judge(tx, c).answer(tx, ans, asked, ev)
+	})
+}
+
+func (p *Poller) settleQuestion(c claim, ev entry.Evidence, fn func(*ledger.Tx) (entry.State, error)) {
+	var to entry.State
+	err := p.persist(func(tx *ledger.Tx) (err error) {
+		to, err = fn(tx)
+		return err
+	})
+	if errors.Is(err, entry.ErrStale) {
+		p.stale(c)
+		ev.Kind = entry.Late
+		err = p.persist(func(tx *ledger.Tx) error { return entry.Record(tx, c.held, ev) })
+		to = c.held.State
+	}
+	p.settled(c, to, ev.Code, err)
+}
+
+// answer decides what an answer proves. "Not applied" counts only when the
+// attempt was known to be over as the question was put, and while the downstream
+// still remembers the key.
+func (j judge) answer(tx *ledger.Tx, ans handler.Answer, asked time.Time, ev entry.Evidence) (entry.State, error) {
+	still := entry.StillUnknown{Event: entry.NoAnswer, Reason: deadletter.Unproven, Evidence: ev}
+	switch {
+	case ans.Found == handler.Conflict:
+		still.Event, still.Reason = entry.Conflict, deadletter.Conflict
+		return j.held.StillUnknown(tx, still)
+	case ans.Found == handler.NotApplied && asked.Before(j.due.OverAt):
+		still.Event, still.At = entry.TooEarly, j.due.OverAt
+		return j.held.StillUnknown(tx, still)
+	case ans.Found == handler.NotApplied && j.limits.Answerable(j.due):
+		at := j.limits.Now.Add(j.delay(j.due.Failures+1, ans.HasRetryAfter, ans.RetryAfter))
+		return j.held.NotApplied(tx, at, j.limits.AfterFailure(j.due, time.Time{}, at), ev)
+	}
+	if j.due.Queries+1 >= j.tool.Retry.MaxQueries {
+		still.Reason = deadletter.QueriesExhausted
+	} else {
+		still.At = j.limits.Now.Add(j.delay(j.due.Queries+1, ans.HasRetryAfter, ans.RetryAfter))
+	}
+	return j.held.StillUnknown(tx, still)
+}
+
+// lateNothing: as nothing, of an attempt that has lost its lease.
+func (j judge) lateNothing(tx *ledger.Tx, o observation, ev entry.Evidence) (entry.State, error) {
+	at := j.next(o)
+	giveUp := j.limits.AfterFailure(j.due, j.due.UnprovenSince, at)
+	if o.Observed == handler.Rejected {
+		giveUp = deadletter.Rejected
+	}
+	return j.held.LateNothing(tx, at, giveUp, ev)
+}
+
+// Reconcile asks about an unknown operation now, due or held, and returns when
+// the answer is recorded. It answers ErrNoQuery where the tool cannot be asked
+// and entry.ErrStale where there is nothing to ask, or somebody is asking.
+func (p *Poller) Reconcile(ctx context.Context, id int64) error {
+	c, err := p.forced(ctx, id)
+	if err != nil {
+		return err
+	}
+	p.hold(context.WithoutCancel(ctx), c)
+	return nil
+}
+
+func (p *Poller) forced(ctx context.Context, id int64) (c claim, err error) {
+	err = p.l.Write(ctx, func(tx *ledger.Tx) error {
+		c = claim{work: p.Work()}
+		ops, err := intake.Load(tx, []int64{id})
+		if err != nil {
+			return err
+		}
+		if c.op = ops[id]; c.op == nil {
+			return entry.ErrNotFound
+		}
+		if err := c.askable(); err != nil {
+			return err
+		}
+		if c.due, err = entry.Get(tx, id); err != nil {
+			return err
+		}
+		token, err := tx.Tokens(1)
+		if err != nil {
+			return err
+		}
+		l := entry.Lease{Token: token, Until: p.keeper.Until(tx.Now())}
+		c.held, err = entry.Question(tx, c.due, l, true)
+		return err
+	})
+	if err != nil {
+		return c, fmt.Errorf("take the question: %w", err)
+	}
+	return c, nil
+}
+
+func (c *claim) askable() error {
+	var ok bool
+	var tool *contract.Tool
+	if tool, ok = c.work.Registry.Lookup(c.op.Scope.Tool); !ok || c.work.Handlers[tool.Name].Asker == nil {
+		return ErrNoQuery
+	}
+	c.tool = tool
+	return nil
+}

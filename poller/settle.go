@@ -1,0 +1,150 @@
+package poller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// settleRetry is how long a settle that could not be committed waits.
+const settleRetry = 200 * time.Millisecond
+
+// settle records what an attempt came to. The transition is the fence: if the
+// token is no longer the entry's, only evidence is kept.
+func (p *Poller) settle(c claim, o observation) {
+	if o.Observed == handler.Succeeded {
+		p.deliver(c, o.Result, o.Reference, o.Code)
+		return
+	}
+	var to entry.State
+	err := p.persist(func(tx *ledger.Tx) (err error) {
+		to, err = p.judge(tx, c).settle(tx, o)
+		return err
+	})
+	if errors.Is(err, entry.ErrStale) {
+		p.late(c, o)
+		return
+	}
+	p.settled(c, to, o.Code, err)
+	p.misconfigured(c, o)
+}
+
+// deliver records the receipt of a success.
+func (p *Poller) deliver(c claim, result []byte, reference, code string) {
+	r := receipt(c.op, result, reference)
+	if c.held.State == entry.Unknown {
+		r.How = entry.Reconciled
+	}
+	err := p.persist(func(tx *ledger.Tx) error { return entry.Deliver(tx, c.held, r) })
+	if errors.Is(err, entry.ErrStale) {
+		o := observation{}
+		o.Observed, o.Code = handler.Succeeded, code
+		p.late(c, o)
+		return
+	}
+	p.settled(c, entry.Delivered, code, err)
+}
+
+func receipt(op *contract.Operation, result []byte, reference string) entry.Receipt {
+	sum := contract.ResultDigest(result)
+	return entry.Receipt{Result: result, ResultSum: sum, Reference: reference,
+		Binding: op.Bind(sum, reference).Digest(), How: entry.Fresh}
+}
+
+// persist writes until it is committed or refused: an outcome that is known
+// must not be lost to a full disk or to somebody else's lock. It gives up only
+// with the file.
+func (p *Poller) persist(fn func(*ledger.Tx) error) error {
+	uncertain := false
+	for {
+		err := p.l.Write(context.Background(), fn)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, entry.ErrStale):
+			if uncertain {
+				return nil // it was committed by the write that could not tell
+			}
+			return err
+		case p.l.Err() != nil:
+			return p.l.Err()
+		case errors.Is(err, ledger.ErrClosed):
+			return err
+		}
+		uncertain = uncertain || errors.Is(err, ledger.ErrCommitUnknown)
+		p.log.Warn("outcome not recorded yet", zap.Error(err))
+		select {
+		case <-p.l.Dead():
+		case <-time.After(settleRetry):
+		}
+	}
+}
+
+// undo gives back an entry of which nothing was handed over.
+func (p *Poller) undo(c claim) {
+	err := p.persist(c.held.Undo)
+	if errors.Is(err, entry.ErrStale) {
+		p.stale(c)
+		return
+	}
+	p.settled(c, entry.Pending, "drained", err)
+}
+
+// late keeps what came after somebody else had taken over. A proof of no effect
+// still voids its own send while nobody has the entry.
+func (p *Poller) late(c claim, o observation) {
+	p.stale(c)
+	err := p.persist(func(tx *ledger.Tx) error {
+		j := p.judge(tx, c)
+		ev := j.evidence(o)
+		ev.Kind = entry.Late
+		if o.Observed == handler.TryAgain || o.Observed == handler.NotSent || o.Observed == handler.Rejected {
+			if _, err := j.lateNothing(tx, o, ev); !errors.Is(err, entry.ErrStale) {
+				return err
+			}
+		}
+		return entry.Record(tx, c.held, ev)
+	})
+	if err != nil {
+		p.log.Error("late outcome not recorded", p.fields(c, zap.String("code", o.Code), zap.Error(err))...)
+	}
+}
+
+func (p *Poller) stale(c claim) {
+	p.o.Observer.Stale(c.tool.Name)
+	p.log.Warn("settle refused: somebody else has the entry", p.fields(c)...)
+}
+
+// settled tells everybody. An error here means that the file is lost: the entry
+// stands as it was marked, and the next start lapses it.
+func (p *Poller) settled(c claim, to entry.State, code string, err error) {
+	if err != nil {
+		p.log.Error("outcome lost with the database", p.fields(c, zap.String("code", code), zap.Error(err))...)
+		return
+	}
+	p.o.Observer.Settled(c.op.StatusRef)
+	if e := p.log.Check(level(to), "entry settled"); e != nil {
+		e.Write(p.fields(c, zap.String("state", string(to)), zap.String("code", code))...)
+	}
+}
+
+func (p *Poller) fields(c claim, more ...zap.Field) []zap.Field {
+	return append([]zap.Field{zap.String("status_ref", c.op.StatusRef), zap.String("tool", c.tool.Name),
+		zap.Int("attempt", c.held.Attempt), zap.Int64("token", c.held.Token)}, more...)
+}
+
+// level: what waits for a person is worth a line, the rest is detail.
+func level(to entry.State) zapcore.Level {
+	if to == entry.Dead || to == entry.Unknown {
+		return zapcore.InfoLevel
+	}
+	return zapcore.DebugLevel
+}

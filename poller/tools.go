@@ -1,0 +1,216 @@
+package poller
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// ErrUnknownTool: no such tool is configured.
+var ErrUnknownTool = errors.New("no such tool is configured")
+
+// tools is what outbox_tool says, kept in memory: this process is the only one
+// that writes it while it runs.
+type tools struct {
+	mu      sync.Mutex // guards what follows
+	rows    map[string]toolRow
+	refused map[string]streak
+}
+
+// streak is how many entries in a row were refused in the same way.
+type streak struct {
+	code string
+	last int64 // the entry
+	n    int
+}
+
+type toolRow struct {
+	reason   string
+	pausedAt time.Time // zero: not paused
+	excused  time.Duration
+}
+
+// load reads the table, adds the tools that it lacks and credits those that
+// were not paused with the time in which no daemon ran, if one has just begun.
+func (t *tools) load(ctx context.Context, l *ledger.Ledger, names []string, began bool) error {
+	rows := map[string]toolRow{}
+	err := l.Write(ctx, func(tx *ledger.Tx) error {
+		clear(rows)
+		for _, name := range names {
+			if _, err := tx.Exec(`INSERT INTO outbox_tool (tool_name) VALUES (?) ON CONFLICT DO NOTHING`, name); err != nil {
+				return err
+			}
+		}
+		if began {
+			if err := excuseDown(tx); err != nil {
+				return err
+			}
+		}
+		return read(tx, rows)
+	})
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows = rows
+	return nil
+}
+
+// excuseDown credits the time since the last claim, whose token is its instant
+// in microseconds: nothing failed in it, so no entry ages by it.
+func excuseDown(tx *ledger.Tx) error {
+	var last int64
+	if err := tx.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last); err != nil {
+		return err
+	}
+	down := tx.Now().Sub(time.UnixMicro(last))
+	if last == 0 || down < time.Second {
+		return nil
+	}
+	_, err := tx.Exec(`UPDATE outbox_tool SET excused_ms = excused_ms + ? WHERE paused = 0`, down)
+	return err
+}
+
+func read(q ledger.Querier, rows map[string]toolRow) error {
+	return q.Each(func(r *ledger.Row) error {
+		var name string
+		var row toolRow
+		var excused int64
+		err := r.Scan(&name, &row.reason, &row.pausedAt, &excused)
+		row.excused = time.Duration(excused) * time.Millisecond
+		rows[name] = row
+		return err
+	}, `SELECT tool_name, pause_reason, paused_at, excused_ms FROM outbox_tool`)
+}
+
+func (t *tools) row(name string) toolRow {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows[name]
+}
+
+func (t *tools) set(name string, row toolRow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows == nil {
+		t.rows = map[string]toolRow{}
+	}
+	t.rows[name] = row
+}
+
+func (t *tools) paused(name string) bool { return !t.row(name).pausedAt.IsZero() }
+
+func (t *tools) excused(name string) time.Duration { return t.row(name).excused }
+
+// repeated counts a suspicious refusal and reports whether it is one too many;
+// every other outcome ends the streak.
+func (t *tools) repeated(name, code string, suspicious bool, id int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.refused[name]
+	switch {
+	case !suspicious:
+		delete(t.refused, name)
+		return false
+	case s.code != code:
+		s = streak{code: code}
+	case s.last == id:
+		return false
+	}
+	s.last = id
+	s.n++
+	if t.refused == nil {
+		t.refused = map[string]streak{}
+	}
+	t.refused[name] = s
+	return s.n == sameAnswers
+}
+
+// ToolStatus is one tool as an operator sees it.
+type ToolStatus struct {
+	Name        string
+	Configured  bool
+	Paused      bool
+	PauseReason string
+	PausedAt    time.Time
+}
+
+// Tools lists every tool that is configured or has a past in the file.
+func (p *Poller) Tools(ctx context.Context) ([]ToolStatus, error) {
+	rows := map[string]toolRow{}
+	if err := p.l.Read(ctx, func(v *ledger.View) error { return read(v, rows) }); err != nil {
+		return nil, fmt.Errorf("read tools: %w", err)
+	}
+	for _, name := range p.Work().Registry.Names() {
+		if _, ok := rows[name]; !ok {
+			rows[name] = toolRow{}
+		}
+	}
+	var list []ToolStatus
+	for name, row := range rows {
+		_, configured := p.Work().Registry.Lookup(name)
+		list = append(list, ToolStatus{Name: name, Configured: configured, Paused: !row.pausedAt.IsZero(),
+			PauseReason: row.reason, PausedAt: row.pausedAt})
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list, nil
+}
+
+// Pause stops claiming for a tool until Resume, also over restarts. What runs
+// goes on. Pausing a paused tool keeps the first reason.
+func (p *Poller) Pause(ctx context.Context, tool, reason string) error {
+	return p.control(ctx, tool, `INSERT INTO outbox_tool (tool_name, paused, pause_reason, paused_at) VALUES (?1, 1, ?2, ?3)
+		ON CONFLICT (tool_name) DO UPDATE SET paused = 1, pause_reason = excluded.pause_reason, paused_at = excluded.paused_at
+		WHERE paused = 0`, reason)
+}
+
+// Resume lets a paused tool go on. The time in which it was paused does not age
+// its entries.
+func (p *Poller) Resume(ctx context.Context, tool string) error {
+	return p.control(ctx, tool, `UPDATE outbox_tool SET paused = 0, pause_reason = NULL,
+		excused_ms = excused_ms + MAX(0, ?3 - paused_at), paused_at = NULL WHERE tool_name = ?1 AND paused = 1`, "")
+}
+
+func (p *Poller) control(ctx context.Context, tool, statement, reason string) error {
+	if _, ok := p.Work().Registry.Lookup(tool); !ok {
+		return ErrUnknownTool
+	}
+	var row toolRow
+	var excused int64
+	err := p.l.Write(ctx, func(tx *ledger.Tx) error {
+		if _, err := tx.Exec(statement, tool, reason, tx.Now()); err != nil {
+			return err
+		}
+		err := tx.One(`SELECT pause_reason, paused_at, excused_ms FROM outbox_tool WHERE tool_name = ?`, tool).
+			Scan(&row.reason, &row.pausedAt, &excused)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // resumed before it was ever seen
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("control tool: %w", err)
+	}
+	row.excused = time.Duration(excused) * time.Millisecond
+	p.tools.set(tool, row)
+	p.Wake()
+	return nil
+}
+
+// Swap puts a new snapshot in the place of the old one. What runs goes on with
+// the old one.
+func (p *Poller) Swap(ctx context.Context, w *Work) error {
+	if err := p.tools.load(ctx, p.l, w.Registry.Names(), false); err != nil {
+		return fmt.Errorf("load tools: %w", err)
+	}
+	p.work.Store(w)
+	p.Wake()
+	return nil
+}
