@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/outboxd/outboxd/api"
+	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/lease"
+	"github.com/outboxd/outboxd/ledger"
+	"github.com/outboxd/outboxd/poller"
+)
+
+// ErrCutOff says that the drain limit ended work that was in flight. It is
+// recorded.
+var ErrCutOff = errors.New("the drain limit cut off work in flight: it is recorded and goes on at the next start")
+
+// lockWait is how long a start waits for one-shot commands to go.
+const lockWait = 5 * time.Second
+
+// Options of Run and Local. The zero value is a daemon without tools of its own.
+type Options struct {
+	Tools   []Tool                         // tools whose handlers are Go functions
+	Load    func() (*config.Config, error) // where a reload gets its config; nil: there is none
+	Reload  <-chan os.Signal               // asks for one
+	Hurry   <-chan os.Signal               // after ctx ended: do not wait for the drain limit
+	Version string
+	Now     func() time.Time // nil: time.Now
+	Started func()           // called once the daemon is ready; nil: nothing
+
+	Create   bool // Local: create a missing database file
+	ReadOnly bool // Local: for commands that only look
+}
+
+// daemon is what is open between start and stop.
+type daemon struct {
+	cfg     *config.Config
+	o       Options
+	log     *zap.Logger
+	lock    *lease.Lock
+	ledger  *ledger.Ledger
+	keeper  *lease.Keeper
+	poller  *poller.Poller
+	metrics *metrics
+	api     *api.API
+	close   func() // the handlers of the present work
+}
+
+// Run works until ctx ends and then drains. It returns nil after a clean drain,
+// ErrCutOff after one that was not, *lease.HeldError where another daemon is at
+// work, and otherwise what ended it.
+func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (err error) {
+	d, err := start(ctx, cfg, o, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.end(err)) }()
+	return d.serve(ctx)
+}
+
+// start opens everything, or nothing.
+func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (d *daemon, err error) {
+	d = &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), close: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.end(nil))
+		}
+	}()
+	if err := d.takeLock(ctx); err != nil {
+		return d, err
+	}
+	work, closeWork, err := assemble(cfg, o.Tools)
+	if err != nil {
+		return d, err
+	}
+	d.close = closeWork
+	if err := d.open(ctx); err != nil {
+		return d, err
+	}
+	if cfg.Worker.Exclusive {
+		n, err := lease.TakeOver(ctx, d.ledger)
+		if err != nil {
+			return d, fmt.Errorf("take over: %w", err)
+		}
+		d.metrics.lapsed(n)
+		log.Info("database opened", zap.Int64("epoch", d.ledger.Epoch()), zap.Int("lapsed", n))
+	}
+	d.build(work)
+	return d, nil
+}
+
+func (d *daemon) takeLock(ctx context.Context) (err error) {
+	mode := lease.Exclusive
+	if !d.cfg.Worker.Exclusive {
+		mode = lease.Shared
+	}
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	me := lease.Holder{PID: os.Getpid(), Command: "run", Since: d.now()}
+	d.lock, err = lease.Acquire(waiting, d.cfg.Database.Path, mode, me)
+	return err
+}
+
+func (d *daemon) now() time.Time {
+	if d.o.Now != nil {
+		return d.o.Now()
+	}
+	return time.Now()
+}
+
+// open opens the file. After a daemon that ended on an input/output error the
+// log is copied completely first.
+func (d *daemon) open(ctx context.Context) (err error) {
+	d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
+		Create: true, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
+		Complete: d.lock.Failed(), Now: d.o.Now, Observe: d.metrics.batch,
+	})
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	return d.lock.SetFailed(false)
+}
+
+func (d *daemon) build(work *poller.Work) {
+	d.keeper = lease.NewKeeper(d.ledger, lease.Options{
+		TTL: d.cfg.Lease.TTL, Heartbeat: d.cfg.Lease.Heartbeat,
+		Renewed: d.metrics.renewed, Lapsed: d.metrics.lapsed,
+	}, d.log)
+	d.poller = poller.New(d.ledger, d.keeper, work, poller.Options{
+		Concurrency: d.cfg.Worker.Concurrency, PollInterval: d.cfg.Worker.PollInterval,
+		TookOver: d.cfg.Worker.Exclusive, Check: d.check, Observer: d,
+	}, d.log)
+	d.api = api.New(api.Deps{
+		Ledger: d.ledger, Poller: d.poller, Access: access(d.cfg), Metrics: d.metrics.handler(d.ledger, d.poller),
+		Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version,
+	})
+}
+
+// check is asked at every pass: what is open must still be what the paths name.
+func (d *daemon) check() error {
+	if d.cfg.Worker.Exclusive {
+		if err := d.lock.Check(); err != nil {
+			return err
+		}
+	}
+	return d.ledger.Check()
+}
+
+// ready is nil while work can be accepted and done.
+func (d *daemon) ready() error {
+	h := d.ledger.Health()
+	switch {
+	case h.Err != nil:
+		return h.Err
+	case h.Full:
+		return ledger.ErrDiskFull
+	case h.Busy > d.cfg.Lease.Heartbeat:
+		return fmt.Errorf("%w, for %s", ledger.ErrBusy, h.Busy.Round(time.Second))
+	}
+	return nil
+}
+
+// end closes what start opened, in the reverse order. why is what ended the
+// daemon: after an input/output error the next start must know.
+func (d *daemon) end(why error) error {
+	d.close()
+	var errs []error
+	if d.ledger != nil {
+		errs = append(errs, d.ledger.Close())
+	}
+	if d.lock != nil {
+		if errors.Is(why, ledger.ErrCommitUnknown) {
+			errs = append(errs, d.lock.SetFailed(true))
+		}
+		errs = append(errs, d.lock.Unlock())
+	}
+	return errors.Join(errs...)
+}
+
+// Attempt implements poller.Observer.
+func (d *daemon) Attempt(tool, outcome string, took time.Duration) {
+	d.metrics.attempt(tool, outcome, took)
+}
+
+// Stale implements poller.Observer.
+func (d *daemon) Stale(tool string) { d.metrics.stale(tool) }
+
+// Stepped implements poller.Observer.
+func (d *daemon) Stepped(time.Duration) { d.metrics.stepped() }
+
+// Settled implements poller.Observer: who waits for an answer looks again.
+func (d *daemon) Settled(statusRef string) { d.api.Settled(statusRef) }
+
+// Handler is the API of an opened file, for the peer that the transport names.
+func (d *daemon) handler() http.Handler { return d.api }
+
+var _ poller.Observer = (*daemon)(nil)
