@@ -1,0 +1,133 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/outboxd/outboxd/backoff"
+	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/entry"
+)
+
+// Tool is a named kind of effect and the contract that it works under.
+type Tool struct {
+	Name        string
+	Effect      entry.Effect
+	Wire        WireMode
+	Revisions   Revisions
+	Retry       Retry
+	KeyWindow   time.Duration // how long the downstream remembers a key; 0: for ever
+	Timeout     time.Duration // of one attempt
+	Query       *QueryRule    // nil: the downstream cannot be asked
+	Concurrency int           // attempts at a time
+	Rate        Rate
+}
+
+// Retry says when a tool is tried again, and the limits per round.
+type Retry struct {
+	Backoff                            backoff.Policy
+	MaxAttempts, MaxLapses, MaxQueries int
+	MaxAge                             time.Duration
+}
+
+// QueryRule says how long a status query may take, and how long after an
+// attempt's time limit a "not applied" counts.
+type QueryRule struct{ Timeout, NotBefore time.Duration }
+
+// Rate is how many attempts may start in a time; zero is no limit.
+type Rate struct {
+	Events int
+	Per    time.Duration
+}
+
+// Registry holds the tools of one configuration. It never changes: a reload
+// makes another one. The tools that it hands out are shared and only read.
+type Registry struct {
+	tools map[string]*Tool
+	names []string
+}
+
+// NewRegistry makes the registry of resolved tools (of a config.Config, or
+// completed by its Tool method). It refuses two tools of one name, and all
+// mistakes of all tools at once; the error quotes no URL and no argument.
+func NewRegistry(tools []config.Tool) (*Registry, error) {
+	r := &Registry{tools: make(map[string]*Tool, len(tools))}
+	var problems []error
+	for _, declared := range tools {
+		tool, err := newTool(declared)
+		if err == nil && r.tools[tool.Name] != nil {
+			err = errors.New("another tool has this name")
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("register tool %q: %w", declared.Name, err))
+			continue
+		}
+		r.tools[tool.Name] = tool
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	r.names = slices.Sorted(maps.Keys(r.tools))
+	return r, nil
+}
+
+// Lookup finds a tool by its exact name.
+func (r *Registry) Lookup(name string) (*Tool, bool) {
+	tool, ok := r.tools[name]
+	return tool, ok
+}
+
+// Names lists the tools in order. The slice is the caller's.
+func (r *Registry) Names() []string { return slices.Clone(r.names) }
+
+func newTool(t config.Tool) (*Tool, error) {
+	if err := check(t); err != nil {
+		return nil, err
+	}
+	revisions, err := revisions(t)
+	if err != nil {
+		return nil, err
+	}
+	tool := &Tool{
+		Name: t.Name, Effect: entry.Effect(t.Effect), Wire: WireMode(t.WireKey), Revisions: revisions,
+		Retry: retry(t.Retry), KeyWindow: t.KeyWindow, Timeout: t.Timeout, Concurrency: t.Concurrency,
+		Rate: Rate(t.Rate),
+	}
+	if t.Query != nil {
+		tool.Query = &QueryRule{Timeout: t.Query.Timeout, NotBefore: t.Query.NotBefore}
+	}
+	return tool, nil
+}
+
+// check refuses what no tool can be, whoever declared it.
+func check(t config.Tool) error {
+	if err := CheckName("name", t.Name); err != nil {
+		return err
+	}
+	switch effect := entry.Effect(t.Effect); effect {
+	case entry.Idempotent, entry.Local, entry.Opaque:
+	case entry.Queryable:
+		if t.Query == nil {
+			return &InputError{Path: "query", What: "is absent", Allowed: "a query, since the effect is queryable", Missing: true}
+		}
+	default:
+		return &InputError{Path: "effect", What: "unknown effect class", Allowed: "idempotent, queryable, local, opaque"}
+	}
+	if mode := WireMode(t.WireKey); mode != WireScope && mode != WireRaw {
+		return &InputError{Path: "wire_key", What: "unknown mode", Allowed: "scope, raw"}
+	}
+	return nil
+}
+
+func retry(r config.Retry) Retry {
+	return Retry{
+		Backoff: backoff.Policy{
+			Kind: backoff.Kind(r.Backoff), Initial: r.Initial, Factor: r.Factor, Max: r.Max,
+			Delays: slices.Clone(r.Delays), Jitter: backoff.Jitter(r.Jitter),
+		},
+		MaxAttempts: r.MaxAttempts, MaxLapses: r.MaxLapses, MaxQueries: r.MaxQueries, MaxAge: r.MaxAge,
+	}
+}

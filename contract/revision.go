@@ -1,0 +1,157 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/outboxd/outboxd/config"
+)
+
+// maxRevision is how long a declared revision may be, in bytes.
+const maxRevision = 64
+
+// revisionBytes is how much of the digest a derived revision keeps.
+const revisionBytes = 12
+
+// The bodies of the revisions, as docs/contract.md lists them. What tunes a
+// tool (retry, timeouts, limits, headers, exit codes, environment) is in none of
+// them: tuning must not part the backlog from its contract.
+type (
+	schemaBody struct {
+		Schema any `json:"schema"`
+	}
+	effectBody struct {
+		Effect  string `json:"effect"`
+		WireKey string `json:"wire_key"`
+	}
+	handlerBody struct {
+		Handler any `json:"handler"`
+		Query   any `json:"query"`
+	}
+	producerBody struct {
+		Tool string `json:"tool"`
+	}
+	policyBody struct {
+		Approval string   `json:"approval"`
+		Guards   []string `json:"guards"`
+	}
+	httpTarget struct {
+		Kind   string `json:"kind"`
+		Method string `json:"method"`
+		Target string `json:"target"`
+	}
+	execTarget struct {
+		Kind string   `json:"kind"`
+		Argv []string `json:"argv"`
+	}
+	goTarget struct {
+		Kind string `json:"kind"`
+	}
+)
+
+// revisions gives the six revisions of a tool: declared, else derived.
+func revisions(t config.Tool) (Revisions, error) {
+	handler, err := target(t.HTTP, t.Exec, http.MethodPost)
+	if err != nil {
+		return Revisions{}, err
+	}
+	query, err := queryTarget(t.Query)
+	if err != nil {
+		return Revisions{}, err
+	}
+	var r Revisions
+	for _, v := range []struct {
+		kind, declared string
+		body           any
+		to             *string
+	}{
+		{"input", t.Revisions.Input, schemaBody{}, &r.Input},
+		{"output", t.Revisions.Output, schemaBody{}, &r.Output},
+		{"effect", t.Revisions.Effect, effectBody{t.Effect, t.WireKey}, &r.Effect},
+		{"handler", t.Revisions.Handler, handlerBody{handler, query}, &r.Handler},
+		{"producer", t.Revisions.Producer, producerBody{t.Name}, &r.Producer},
+		{"policy", t.Revisions.Policy, policyBody{Approval: "none", Guards: []string{}}, &r.Policy},
+	} {
+		if *v.to, err = revision(v.kind, v.declared, v.body); err != nil {
+			return Revisions{}, err
+		}
+	}
+	return r, nil
+}
+
+// revision is the declared one, or the first bytes of a digest over the kind
+// and the canonical body.
+func revision(kind, declared string, body any) (string, error) {
+	if declared != "" {
+		if len(declared) > maxRevision || strings.ContainsFunc(declared, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return "", &InputError{
+				Path: "revisions." + kind, What: "is too long or not printable",
+				Allowed: fmt.Sprintf("up to %d printable ASCII characters", maxRevision),
+			}
+		}
+		return declared, nil
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", fmt.Errorf("describe %s: %w", kind, err)
+	}
+	canonical, err := CanonicalLimit(raw, len(raw))
+	if err != nil {
+		return "", fmt.Errorf("describe %s: %w", kind, err)
+	}
+	return encode(sha256.Sum256(append([]byte(tagRevision+kind+tagVersion), canonical...)), revisionBytes), nil
+}
+
+func queryTarget(q *config.Query) (any, error) {
+	if q == nil {
+		return nil, nil
+	}
+	return target(q.HTTP, q.Exec, http.MethodGet)
+}
+
+// target is what identifies the outside that is called. With neither HTTP nor
+// exec it is a function of the embedding program.
+func target(h *config.HTTP, e *config.Exec, method string) (any, error) {
+	switch {
+	case h != nil:
+		endpoint, err := endpoint(h.URL)
+		if err != nil {
+			return nil, err
+		}
+		if h.Method != "" {
+			method = h.Method
+		}
+		return httpTarget{"http", method, endpoint}, nil
+	case e != nil:
+		return execTarget{"exec", e.Argv}, nil
+	default:
+		return goTarget{"go"}, nil
+	}
+}
+
+// endpoint is scheme, host, port and path of a URL in one spelling. Userinfo
+// and query stay out: secrets that rotate live there. The URL is never quoted.
+func endpoint(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return "", &InputError{Path: "url", What: "is no URL with a host", Allowed: "an absolute http or https URL"}
+	}
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port) + path, nil
+}
