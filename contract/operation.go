@@ -40,3 +40,21 @@ func (o *Operation) Bind(result [32]byte, reference string) Binding {
 		Request: o.RequestSum, Result: result, Reference: reference,
 	}
 }
+
+// Differ names the first revision in which o is not r, as the API names it; ""
+// when there is none.
+func (r Revisions) Differ(o Revisions) string {
+	for _, f := range []struct{ name, a, b string }{
+		{"input_revision", r.Input, o.Input},
+		{"output_revision", r.Output, o.Output},
+		{"effect_revision", r.Effect, o.Effect},
+		{"handler_revision", r.Handler, o.Handler},
+		{"producer_revision", r.Producer, o.Producer},
+		{"policy_revision", r.Policy, o.Policy},
+	} {
+		if f.a != f.b {
+			return f.name
+		}
+	}
+	return ""
+}
