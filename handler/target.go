@@ -1,0 +1,127 @@
+package handler
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/outboxd/outboxd/config"
+)
+
+// newEndpoint reads everything that a target needs, so that what cannot be
+// right is refused before the first attempt.
+func newEndpoint(h config.HTTP, reuse int) (*endpoint, error) {
+	target, err := url.Parse(h.URL)
+	if err != nil || target.Host == "" || (target.Scheme != "http" && target.Scheme != "https") {
+		return nil, errors.New("http.url is no http or https URL") // the parser's error quotes it
+	}
+	e := &endpoint{url: h.URL, method: h.Method, header: http.Header{}}
+	if e.method == "" {
+		e.method = http.MethodPost
+	}
+	for _, field := range h.Headers {
+		if err := e.addHeader(field); err != nil {
+			return nil, err
+		}
+	}
+	trust, err := tlsConfig(h)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := e.proxy(h.Proxy)
+	if err != nil {
+		return nil, err
+	}
+	e.wire = newWire(trust, proxy, reuse)
+	return e, nil
+}
+
+// Headers that the protocol or this package sets.
+var reserved = []string{
+	"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Idempotency-Key",
+	"Outbox-Attempt", "Outbox-Fencing-Token", "Outbox-Operation", "Proxy-Connection", "Te", "Trailer",
+	"Traceparent", "Transfer-Encoding", "Upgrade",
+}
+
+func (e *endpoint) addHeader(field config.Header) error {
+	name := textproto.CanonicalMIMEHeaderKey(field.Name)
+	if !isToken(name) {
+		return fmt.Errorf("header %q: no header name", field.Name)
+	}
+	if slices.Contains(reserved, name) {
+		return fmt.Errorf("header %q: set by outboxd itself", field.Name)
+	}
+	value := field.Value
+	if field.ValueFile != "" {
+		content, err := os.ReadFile(field.ValueFile)
+		if err != nil {
+			return fmt.Errorf("read value_file of header %q: %w", field.Name, err)
+		}
+		value = strings.TrimRight(string(content), "\r\n")
+	}
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return fmt.Errorf("header %q: its value is empty or has control characters", field.Name)
+	}
+	e.secrets = append(e.secrets, secretsOfHeader(value)...)
+	if name == "Host" {
+		e.host = value
+		return nil
+	}
+	e.header.Add(name, value)
+	return nil
+}
+
+// isToken reports a header name of RFC 9110 section 5.6.2.
+func isToken(name string) bool {
+	const others = "!#$%&'*+-.^_`|~"
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune(others, r)
+	})
+}
+
+func (e *endpoint) proxy(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	proxy, err := url.Parse(text)
+	if err != nil || proxy.Host == "" {
+		return nil, errors.New("http.proxy is no URL")
+	}
+	if !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, proxy.Scheme) {
+		return nil, errors.New("http.proxy is neither http, https nor socks5")
+	}
+	e.proxied = true
+	e.secrets = append(e.secrets, secretsOf(proxy)...)
+	return proxy, nil
+}
+
+// tlsConfig never skips a check: ca_file replaces the system's roots.
+func tlsConfig(h config.HTTP) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if h.CAFile != "" {
+		pem, err := os.ReadFile(h.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read ca_file: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca_file holds no certificate")
+		}
+	}
+	if h.CertFile != "" || h.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(h.CertFile, h.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read cert_file and key_file: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return cfg, nil
+}
