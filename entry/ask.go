@@ -10,14 +10,15 @@ import (
 type StillUnknown struct {
 	Event    Event     // Conflict, TooEarly, NoAnswer or AskOver
 	At       time.Time // the next question; zero: held
-	Reason   string
+	Over     time.Time // when the attempt is known to be over, where that is corrected; zero: as it was
+	Reason   string    // "": as it was
 	Evidence Evidence
 }
 
 // StillUnknown settles a question that proved nothing. NoAnswer counts.
 func (h Held) StillUnknown(tx *ledger.Tx, n StillUnknown) (State, error) {
 	m := move{event: n.Event, id: h.ID, from: Unknown, token: h.Token, to: Unknown, due: n.At,
-		reason: n.Reason, suspect: keepSuspect}
+		reason: n.Reason, over: n.Over, suspect: keepSuspect}
 	if n.Event == NoAnswer {
 		m.queries = 1
 	}
@@ -25,10 +26,11 @@ func (h Held) StillUnknown(tx *ledger.Tx, n StillUnknown) (State, error) {
 }
 
 // NotApplied settles a question whose answer counts: no send so far had an
-// effect. The entry is pending again at due or, with a reason, dead.
+// effect. The entry is pending again at due or, with a reason, dead. A suspect
+// stays one: it was asked about, not attempted.
 func (h Held) NotApplied(tx *ledger.Tx, due time.Time, giveUp string, ev Evidence) (State, error) {
 	m := move{event: NotApplied, id: h.ID, from: Unknown, token: h.Token, to: Pending, due: due,
-		void: voidAll, failures: 1, asked: true}
+		void: voidAll, failures: 1, asked: true, suspect: keepSuspect}
 	if giveUp != "" {
 		m.to, m.due, m.reason = "", time.Time{}, giveUp
 	}
