@@ -16,7 +16,7 @@ import (
 // token.
 var ErrLost = errors.New("lease lost: another worker holds the entry")
 
-// sweepEvery is how often rows of this process that no goroutine holds are
+// sweepEvery is how often leases that are over and that nobody here holds are
 // looked for without a reason to.
 const sweepEvery = 5 * time.Minute
 
@@ -28,7 +28,7 @@ type Options struct {
 	// Renewed is told of each renewal: how late it was committed and whether it
 	// failed. nil: nobody is.
 	Renewed func(lag time.Duration, failed bool)
-	// Lapsed is told how many rows of this process were found without a holder.
+	// Lapsed is told how many leases were found to be over.
 	Lapsed func(n int)
 }
 
@@ -38,7 +38,7 @@ type Keeper struct {
 	l    *ledger.Ledger
 	o    Options
 	log  *zap.Logger
-	look chan struct{} // capacity 1: rows without a holder are possible
+	look chan struct{} // capacity 1: a claim without a holder is possible
 
 	mu   sync.Mutex // guards held
 	held map[int64]lease
@@ -64,10 +64,13 @@ func NewKeeper(l *ledger.Ledger, o Options, log *zap.Logger) *Keeper {
 func (k *Keeper) Until(now time.Time) time.Time { return now.Add(k.o.TTL) }
 
 // Hold renews the lease of h until Drop. cancel is called with ErrLost when it
-// is lost.
+// is lost: to another process, or to a later claim of this one.
 func (k *Keeper) Hold(h entry.Held, cancel context.CancelCauseFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if old, ok := k.held[h.ID]; ok {
+		old.cancel(ErrLost)
+	}
 	k.held[h.ID] = lease{h.Token, cancel}
 }
 
@@ -80,8 +83,9 @@ func (k *Keeper) Drop(h entry.Held) {
 	}
 }
 
-// Sweep asks for rows of this process that no goroutine holds: a claim may have
-// been committed although it was answered with an error.
+// Sweep has leases that nobody holds ended as soon as those are over that were
+// taken until now: a claim may have been committed although it was answered with
+// an error.
 func (k *Keeper) Sweep() {
 	select {
 	case k.look <- struct{}{}:
@@ -93,7 +97,7 @@ func (k *Keeper) Sweep() {
 func (k *Keeper) Run(ctx context.Context) error {
 	beat := time.NewTicker(k.o.Heartbeat)
 	defer beat.Stop()
-	sweep := time.NewTicker(sweepEvery)
+	sweep := time.NewTimer(sweepEvery)
 	defer sweep.Stop()
 	for {
 		select {
@@ -103,14 +107,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.renew(ctx, due)
 		case <-sweep.C:
 			k.sweep(ctx)
+			sweep.Reset(sweepEvery)
 		case <-k.look:
-			k.sweep(ctx)
+			sweep.Reset(k.o.TTL + k.o.Heartbeat)
 		}
 	}
 }
 
 // renew writes ahead of everything else. A renewal that fails is repeated at the
-// next beat: no lease of this process ends by time meanwhile.
+// next beat: no lease of this process ends by time meanwhile. An entry that
+// nobody has a lease on is left to its handler, whose late outcome may settle it.
 func (k *Keeper) renew(ctx context.Context, due time.Time) {
 	held := k.snapshot()
 	if len(held) == 0 {
@@ -133,7 +139,7 @@ func (k *Keeper) renew(ctx context.Context, due time.Time) {
 		return
 	}
 	for id, l := range held {
-		if tokens[id] != l.token {
+		if now, leased := tokens[id]; leased && now != l.token {
 			k.lose(id, l)
 		}
 	}
@@ -160,12 +166,10 @@ func (k *Keeper) snapshot() map[int64]lease {
 	return held
 }
 
-// sweep lapses rows under this epoch that no goroutine holds. The rows are read
-// first: what is claimed after that is not among them.
+// sweep ends leases that are over and that no goroutine of this process holds,
+// also of tools that are paused or not configured, which no pass looks at.
 func (k *Keeper) sweep(ctx context.Context) {
-	n, err := lapse(ctx, k.l, func(d entry.Due) bool {
-		return d.Owner == k.l.Epoch() && k.l.Now().Sub(d.DueAt) > 0 && !k.holds(d)
-	})
+	n, err := lapse(ctx, k.l, func(d entry.Due) bool { return k.l.Now().After(d.DueAt) && !k.holds(d) })
 	if err != nil {
 		if ctx.Err() == nil {
 			k.log.Warn("leases without a holder not looked for", zap.Error(err))
@@ -174,9 +178,12 @@ func (k *Keeper) sweep(ctx context.Context) {
 	}
 	if n > 0 {
 		k.log.Warn("leases without a holder ended", zap.Int("entries", n))
-		k.o.Lapsed(n)
+		k.Lapsed(n)
 	}
 }
+
+// Lapsed counts n leases that were found to be over.
+func (k *Keeper) Lapsed(n int) { k.o.Lapsed(n) }
 
 func (k *Keeper) holds(d entry.Due) bool {
 	k.mu.Lock()

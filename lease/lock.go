@@ -67,6 +67,9 @@ type mark struct {
 	Failed bool `json:"io_failed,omitempty"`
 }
 
+// lockRetry is how often a lock that one-shot commands hold is tried.
+const lockRetry = 20 * time.Millisecond
+
 // Acquire locks the file beside the database at path. It waits until ctx ends for
 // one-shot commands to go, but not for a daemon: *HeldError is answered at once.
 func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, error) {
@@ -80,21 +83,32 @@ func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, err
 		if err == nil {
 			return l, l.enter(mode, me)
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, ErrLockReplaced) {
-			return nil, fmt.Errorf("lock database: %w", err)
-		}
-		if mode == Shared || l.try(Shared) != nil {
-			return nil, &HeldError{Holder: l.io.Holder}
-		}
-		if err := l.Unlock(); err != nil { // only one-shot commands hold it
-			return nil, fmt.Errorf("unlock database: %w", err)
+		if err := l.yield(err, mode); err != nil {
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &HeldError{Holder: l.io.Holder}
-		case <-time.After(20 * time.Millisecond):
+			return nil, &HeldError{} // who holds it shared is not recorded
+		case <-time.After(lockRetry):
 		}
 	}
+}
+
+// yield is nil when the lock is worth waiting for: the file was replaced in that
+// moment, or only one-shot commands hold it.
+func (l *Lock) yield(err error, mode Mode) error {
+	switch {
+	case errors.Is(err, ErrLockReplaced):
+		return nil
+	case !errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("lock database: %w", err)
+	case mode == Shared || l.try(Shared) != nil:
+		return &HeldError{Holder: l.io.Holder}
+	}
+	if err := l.Unlock(); err != nil {
+		return fmt.Errorf("unlock database: %w", err)
+	}
+	return nil
 }
 
 // realPath resolves symbolic links, also for a file that is not there yet.

@@ -18,7 +18,8 @@ func TakeOver(ctx context.Context, l *ledger.Ledger) (int, error) {
 	return lapse(ctx, l, func(d entry.Due) bool { return d.Owner != l.Epoch() })
 }
 
-// lapse ends the leases that gone picks, each if it is still the same one.
+// lapse ends the leases that gone picks, each if it is still the same one and
+// was not renewed meanwhile.
 func lapse(ctx context.Context, l *ledger.Ledger, gone func(entry.Due) bool) (int, error) {
 	var rows []entry.Due
 	err := l.Read(ctx, func(v *ledger.View) error {
@@ -37,7 +38,7 @@ func lapse(ctx context.Context, l *ledger.Ledger, gone func(entry.Due) bool) (in
 	for len(rows) > 0 {
 		batch := rows[:min(lapseBatch, len(rows))]
 		rows = rows[len(batch):]
-		n, err := lapseRows(ctx, l, batch)
+		n, err := lapseRows(ctx, l, batch, gone)
 		if err != nil {
 			return total, fmt.Errorf("end leases: %w", err)
 		}
@@ -46,10 +47,17 @@ func lapse(ctx context.Context, l *ledger.Ledger, gone func(entry.Due) bool) (in
 	return total, nil
 }
 
-func lapseRows(ctx context.Context, l *ledger.Ledger, rows []entry.Due) (n int, err error) {
+func lapseRows(ctx context.Context, l *ledger.Ledger, rows []entry.Due, gone func(entry.Due) bool) (n int, err error) {
 	err = l.Write(ctx, func(tx *ledger.Tx) error {
 		n = 0
-		for _, d := range rows {
+		for _, seen := range rows {
+			d, err := entry.Get(tx, seen.ID)
+			if err != nil {
+				return err
+			}
+			if d.Token != seen.Token || !gone(d) {
+				continue // settled, renewed or taken by another since: nobody's to end
+			}
 			switch err := d.Held().Lapse(tx); {
 			case err == nil:
 				n++
