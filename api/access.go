@@ -1,0 +1,91 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/outboxd/outboxd/config"
+)
+
+// Access says who may do what: operators everything, principals what lies within
+// their scopes, others nothing. It never changes; a reload makes another one.
+type Access struct {
+	operators  config.Operators
+	principals map[int]grant // by uid
+}
+
+// grant is what one uid may submit, and therefore see.
+type grant struct {
+	scopes []config.Scope
+	filter string // the scopes as JSON, for statements
+}
+
+// NewAccess makes the rules of a configuration. Principals of one uid add up.
+func NewAccess(operators config.Operators, principals []config.Principal) *Access {
+	a := &Access{operators: operators, principals: map[int]grant{}}
+	for _, p := range principals {
+		g := a.principals[p.UID]
+		g.scopes = append(slices.Clip(g.scopes), p.MaySubmit...)
+		g.filter = filterOf(g.scopes)
+		a.principals[p.UID] = g
+	}
+	return a
+}
+
+const anyone = "*" // any tenant, or any subject
+
+func filterOf(scopes []config.Scope) string {
+	type row struct {
+		Tenant  string   `json:"tenant"`
+		Subject string   `json:"subject"`
+		Tools   []string `json:"tools"`
+	}
+	rows := make([]row, len(scopes))
+	for i, s := range scopes {
+		rows[i] = row(s)
+	}
+	b, err := json.Marshal(rows)
+	if err != nil {
+		return "[]" // no UTF-8: the configuration lets no such name in
+	}
+	return string(b)
+}
+
+func (a *Access) operator(p Peer) bool {
+	return slices.Contains(a.operators.UIDs, p.UID) ||
+		slices.ContainsFunc(p.GIDs, func(gid int) bool { return slices.Contains(a.operators.GIDs, gid) })
+}
+
+// covers reports whether the peer may submit for this tenant, subject and tool,
+// and therefore see it.
+func (a *Access) covers(p Peer, tenant, subject, tool string) bool {
+	return a.operator(p) || slices.ContainsFunc(a.principals[p.UID].scopes, func(s config.Scope) bool {
+		return (s.Tenant == anyone || s.Tenant == tenant) && (s.Subject == anyone || s.Subject == subject) &&
+			(len(s.Tools) == 0 || slices.Contains(s.Tools, tool))
+	})
+}
+
+// filter is the peer's scopes for a statement; empty: everything.
+func (a *Access) filter(p Peer) string {
+	if a.operator(p) {
+		return ""
+	}
+	if g, ok := a.principals[p.UID]; ok {
+		return g.filter
+	}
+	return "[]"
+}
+
+// only is the one tenant and subject that the peer's scopes name, if there is
+// exactly one.
+func (a *Access) only(p Peer) (who Principal, ok bool) {
+	for _, s := range a.principals[p.UID].scopes {
+		next := Principal{s.Tenant, s.Subject}
+		if s.Tenant == anyone || s.Subject == anyone || (ok && next != who) {
+			return Principal{}, false
+		}
+		who, ok = next, true
+	}
+	return who, ok
+}

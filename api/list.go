@@ -1,0 +1,200 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// Item is one operation of a list: its answer without the result, and what an
+// operator looks for.
+type Item struct {
+	Answer
+	State      entry.State `json:"state"`
+	Tenant     string      `json:"tenant_id"`
+	Subject    string      `json:"subject_id"`
+	AcceptedAt time.Time   `json:"accepted_at"`
+}
+
+// Page is a part of a list, in the order of acceptance.
+type Page struct {
+	Operations []Item `json:"operations"`
+	Next       string `json:"next,omitzero"` // what the next page begins after; empty: this is the last
+}
+
+func (s *API) list(c *call) (reply, error) {
+	f, err := c.filter()
+	if err != nil {
+		return reply{}, err
+	}
+	q := pageQuery{Filter: f, scopes: c.access.filter(c.peer)}
+	if f.After != "" {
+		op, err := s.find(c, f.After)
+		if err != nil {
+			return reply{}, err
+		}
+		q.after = op.id
+	}
+	var rows []row
+	err = s.scan(c.Context(), func(v *ledger.View) error {
+		rows, err = q.rows(v)
+		return err
+	})
+	if err != nil {
+		return reply{}, fmt.Errorf("list operations: %w", err)
+	}
+	return ok(pageOf(rows, f.Limit))
+}
+
+// pageOf cuts the rows, of which there is one too many where there is a next page.
+func pageOf(rows []row, limit int) Page {
+	p := Page{Operations: make([]Item, 0, min(len(rows), limit))}
+	for _, r := range rows[:min(len(rows), limit)] {
+		p.Operations = append(p.Operations, r.item())
+	}
+	if len(rows) > limit {
+		p.Next = rows[limit-1].ref
+	}
+	return p
+}
+
+// row is one operation of a list, without its result.
+type row struct {
+	operation
+	acceptedAt time.Time
+}
+
+func (r row) item() Item {
+	a := r.answer(judge(Asked, r.state, false))
+	a.Delivery, a.Result = "", nil
+	return Item{Answer: a, State: r.state, Tenant: r.tenant, Subject: r.subject, AcceptedAt: r.acceptedAt}
+}
+
+// pageQuery is a filter with what the caller may see and where the page begins.
+type pageQuery struct {
+	Filter
+	scopes string // as Access.filter has it
+	after  int64  // id
+}
+
+// The statements of a list: each for the states that its index holds. ?1 is what
+// the caller may see, ?2 the id behind which the page begins, ?3 the tool, ?4 how
+// many rows.
+const (
+	listed = `SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_name, o.idempotency_key, o.accepted_at,
+	e.state, e.due_at, e.attempts, e.reason `
+
+	visible = ` AND (?1 = '' OR EXISTS (SELECT 1 FROM json_each(?1) AS s
+	WHERE s.value ->> 'tenant' IN ('*', o.tenant_id) AND s.value ->> 'subject' IN ('*', o.subject_id)
+	AND (json_array_length(s.value, '$.tools') = 0
+		OR o.tool_name IN (SELECT t.value FROM json_each(s.value, '$.tools') AS t))))`
+
+	operationOf = ` CROSS JOIN outbox_operation AS o ON o.id = e.operation_id `
+
+	// keptSQL: one of the states that stay; ?5.
+	keptSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_kept` + operationOf + `
+	WHERE e.state = ?5 AND e.state IN ('waiting', 'unknown', 'dead', 'discarded') AND e.operation_id > ?2
+	AND (?3 = '' OR e.tool_name = ?3)` + visible + ` ORDER BY e.operation_id LIMIT ?4`
+
+	// liveSQL: some of the states of what is worked on; ?5 as a JSON array.
+	liveSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_due` + operationOf + `
+	WHERE e.due_at IS NOT NULL AND e.operation_id > ?2 AND (?3 = '' OR e.tool_name = ?3)
+	AND e.state IN (SELECT value FROM json_each(?5))` + visible + ` ORDER BY e.operation_id LIMIT ?4`
+
+	// toolSQL is liveSQL for one tool.
+	toolSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_due` + operationOf + `
+	WHERE e.tool_name = ?3 AND e.due_at IS NOT NULL AND e.operation_id > ?2
+	AND e.state IN (SELECT value FROM json_each(?5))` + visible + ` ORDER BY e.operation_id LIMIT ?4`
+
+	// orderSQL: in the order of acceptance; ?5 is one state, or empty.
+	orderSQL = listed + `FROM outbox_operation AS o CROSS JOIN outbox_entry AS e ON e.operation_id = o.id
+	WHERE o.id > ?2 AND (?3 = '' OR o.tool_name = ?3) AND (?5 = '' OR e.state = ?5)` + visible + `
+	ORDER BY o.id LIMIT ?4`
+
+	// scopeSQL: the one operation of a scope; ?5 to ?7 tenant, subject and key.
+	scopeSQL = listed + `FROM outbox_operation AS o JOIN outbox_entry AS e ON e.operation_id = o.id
+	WHERE o.tenant_id = ?5 AND o.subject_id = ?6 AND o.tool_name = ?3 AND o.idempotency_key = ?7
+	AND o.id > ?2` + visible + ` LIMIT ?4`
+
+	// keySQL: a key of a tool, whoever's; ?5 the key. It walks the index of scopes.
+	keySQL = listed + `FROM outbox_operation AS o CROSS JOIN outbox_entry AS e ON e.operation_id = o.id
+	WHERE o.id IN (SELECT k.id FROM outbox_operation AS k
+		WHERE k.tool_name = ?3 AND k.idempotency_key = ?5 AND (?6 = '' OR k.tenant_id = ?6)
+		AND (?7 = '' OR k.subject_id = ?7))
+	AND o.id > ?2` + visible + ` ORDER BY o.id LIMIT ?4`
+)
+
+// rows reads up to one more than a page.
+func (q pageQuery) rows(v ledger.Querier) (rows []row, err error) {
+	read := func(query string, args ...any) error {
+		args = append([]any{q.scopes, q.after, q.Tool, q.Limit + 1}, args...)
+		return v.Each(func(r *ledger.Row) error {
+			var x row
+			err := r.Scan(&x.id, &x.ref, &x.tenant, &x.subject, &x.tool, &x.key, &x.acceptedAt,
+				&x.state, &x.dueAt, &x.attempts, &x.reason)
+			rows = append(rows, x)
+			return err
+		}, query, args...)
+	}
+	switch {
+	case q.Key != "" && q.Tenant != "" && q.Subject != "":
+		err = read(scopeSQL, q.Tenant, q.Subject, q.Key)
+	case q.Key != "":
+		err = read(keySQL, q.Key, q.Tenant, q.Subject)
+	case len(q.States) == 0:
+		err = read(orderSQL, "")
+	default:
+		return q.merge(read, &rows)
+	}
+	if len(q.States) > 0 {
+		rows = slices.DeleteFunc(rows, func(r row) bool { return !slices.Contains(q.States, r.state) })
+	}
+	return rows, err
+}
+
+// merge reads each group of states by its own index and puts them in order.
+func (q pageQuery) merge(read func(string, ...any) error, rows *[]row) ([]row, error) {
+	var live []entry.State
+	for _, s := range entry.States {
+		if !slices.Contains(q.States, s) {
+			continue
+		}
+		switch s {
+		case entry.Pending, entry.Claimed, entry.Sending:
+			live = append(live, s)
+		case entry.Delivered:
+			if err := read(orderSQL, s); err != nil {
+				return nil, err
+			}
+		default:
+			if err := read(keptSQL, s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := q.live(read, live); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(*rows, func(a, b row) int { return cmp.Compare(a.id, b.id) })
+	return (*rows)[:min(len(*rows), q.Limit+1)], nil
+}
+
+func (q pageQuery) live(read func(string, ...any) error, states []entry.State) error {
+	if len(states) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(states)
+	if err != nil {
+		return fmt.Errorf("encode states: %w", err)
+	}
+	if q.Tool != "" {
+		return read(toolSQL, string(list))
+	}
+	return read(liveSQL, string(list))
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"go.uber.org/zap"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// Problem is an error of the API as RFC 9457 describes it, with a stable code.
+// It holds no payload, no path and no secret.
+type Problem struct {
+	Title  string       `json:"title"`
+	Status int          `json:"status"` // HTTP
+	Detail string       `json:"detail,omitzero"`
+	Code   string       `json:"code"`
+	Gate   string       `json:"gate,omitzero"`   // BLOCK where it is a verdict about an operation
+	Fields []string     `json:"fields,omitzero"` // IDEMPOTENCY_CONFLICT: what differs, names only
+	Errors []InputError `json:"errors,omitzero"` // INPUT_INVALID, KEY_REQUIRED
+}
+
+// InputError says what is wrong in a request.
+type InputError struct {
+	Path    string `json:"path"` // JSON Pointer or name; empty: the whole
+	What    string `json:"what"`
+	Allowed string `json:"allowed"`
+}
+
+func (p *Problem) Error() string {
+	text := p.Code
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	for _, e := range p.Errors {
+		text += "; " + (&contract.InputError{Path: e.Path, What: e.What, Allowed: e.Allowed}).Error()
+	}
+	return text
+}
+
+// Exit is the exit status of a command that ends with this problem: 1 where "no"
+// is a verdict, 2 where it could not be done.
+func (p *Problem) Exit() int {
+	if p.Gate == Block {
+		return 1
+	}
+	return 2
+}
+
+// kinds are the codes that this package gives itself, with what they come with.
+var kinds = map[string]struct {
+	status int
+	gate   string
+	detail string
+}{
+	"NOT_FOUND":              {http.StatusNotFound, Block, "no such operation, or it is not yours"},
+	"IDEMPOTENCY_CONFLICT":   {http.StatusConflict, Block, "this key was used for another request"},
+	"AUTHORIZATION_DENIED":   {http.StatusForbidden, Block, "your uid may not do this"},
+	"KEY_REQUIRED":           {http.StatusUnprocessableEntity, "", "an idempotency key is required"},
+	"INPUT_INVALID":          {http.StatusUnprocessableEntity, "", "the request is not valid"},
+	"TOOL_UNKNOWN":           {http.StatusUnprocessableEntity, "", "no such tool is configured"},
+	"BODY_TOO_LARGE":         {http.StatusRequestEntityTooLarge, "", "the body has more than 262144 bytes"},
+	"UNSUPPORTED_MEDIA_TYPE": {http.StatusUnsupportedMediaType, "", "a body must have Content-Type: application/json and no encoding"},
+	"FOREIGN_ORIGIN":         {http.StatusForbidden, "", "requests of web pages are refused"},
+	"NO_SUCH_ROUTE":          {http.StatusNotFound, "", "this version has no such route"},
+	"METHOD_NOT_ALLOWED":     {http.StatusMethodNotAllowed, "", "not with this method"},
+	"DISK_FULL":              {http.StatusInsufficientStorage, "", ledger.ErrDiskFull.Error()},
+	"DATABASE_BUSY":          {http.StatusServiceUnavailable, "", "the database's write lock, or a free reader, was not to be had in time; nothing was done"},
+	"DATABASE_REPLACED":      {http.StatusServiceUnavailable, "", ledger.ErrReplaced.Error()},
+	"CLOSED":                 {http.StatusServiceUnavailable, "", "the daemon is stopping"},
+	"STORE_CONTRACT_ERROR":   {http.StatusInternalServerError, "", "a stored row is not what was written: run outboxd audit"},
+	"INTERNAL_ERROR":         {http.StatusInternalServerError, "", "see the daemon's log"},
+}
+
+func problem(code string) *Problem {
+	k := kinds[code]
+	return &Problem{Title: http.StatusText(k.status), Status: k.status, Detail: k.detail, Code: code, Gate: k.gate}
+}
+
+func invalid(errs ...InputError) *Problem {
+	p := problem("INPUT_INVALID")
+	p.Errors = errs
+	return p
+}
+
+// errAltered: a stored row does not fit its own digest.
+var errAltered = errors.New("stored result is not what was recorded")
+
+// problemOf is what a caller is told of an error.
+func problemOf(err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	if in, ok := errors.AsType[*contract.InputError](err); ok {
+		return invalid(InputError{in.Path, in.What, in.Allowed})
+	}
+	code := ledger.Code(err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		code = "DATABASE_BUSY"
+	case errors.Is(err, errAltered):
+		code = "STORE_CONTRACT_ERROR"
+	}
+	if _, ok := kinds[code]; !ok {
+		code = "INTERNAL_ERROR"
+	}
+	return problem(code)
+}
+
+// fail answers with a problem, or not at all: where nobody knows whether a
+// commit took place, or nobody listens any more, the connection is cut.
+func (s *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, ledger.ErrCommitUnknown) || r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	p := problemOf(err)
+	if p.Status == http.StatusInternalServerError {
+		s.d.Log.Error("request failed", zap.String("route", r.Pattern), zap.String("code", p.Code), zap.Error(err))
+	}
+	writeProblem(w, p)
+}

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/intake"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+func (s *API) submit(c *call) (reply, error) {
+	wait, err := c.wait()
+	if err != nil {
+		return reply{}, err
+	}
+	var body Case
+	if err := c.body(&body); err != nil {
+		return reply{}, err
+	}
+	request, err := c.request(&body)
+	if err != nil {
+		return reply{}, err
+	}
+	a, at, err := s.accept(c.Context(), request)
+	if err != nil {
+		return reply{}, err
+	}
+	if a.New {
+		s.d.Poller.Wake()
+	}
+	if a.New && wait == 0 {
+		return submitted(operation{
+			ref: a.StatusRef, tool: request.Scope.Tool, key: request.Scope.Key, state: a.State, dueAt: at,
+		}, true)
+	}
+	op, err := s.await(c, a.StatusRef, wait)
+	if err != nil {
+		return reply{}, err
+	}
+	return submitted(op, a.New)
+}
+
+func submitted(op operation, fresh bool) (reply, error) {
+	v := judge(Submitted, op.state, fresh)
+	a := op.answer(v)
+	if op.state == entry.Delivered && fresh {
+		a.Delivery = string(op.how) // this very call brought it about
+	}
+	return reply{v.http, a}, nil
+}
+
+// request is what the case asks for, within what the caller may ask for.
+func (c *call) request(b *Case) (r intake.Request, err error) {
+	who := b.Principal
+	if who == nil {
+		only, one := c.access.only(c.peer)
+		if !one {
+			return r, invalid(InputError{"principal", "is absent", "tenant_id and subject_id, unless your uid may submit for exactly one of each"})
+		}
+		who = &only
+	}
+	if err := names(who); err != nil {
+		return r, err
+	}
+	if !c.access.covers(c.peer, who.Tenant, who.Subject, b.Call.Tool) {
+		return r, problem("AUTHORIZATION_DENIED")
+	}
+	if b.Approval != nil {
+		return r, invalid(InputError{"approval", "is given", "nothing: approvals are not available in this version"})
+	}
+	r = intake.Request{
+		Scope:     contract.Scope{Tenant: who.Tenant, Subject: who.Subject, Tool: b.Call.Tool, Key: b.IdempotencyKey},
+		Arguments: b.Call.Arguments, NotBefore: b.NotBefore, Session: b.Session, Turn: b.Turn, Trace: b.Traceparent,
+	}
+	if o := b.Origin; o != nil {
+		r.Origin = contract.Origin(*o)
+	}
+	return r, nil
+}
+
+// names are looked at before it is asked whether the caller may use them.
+func names(p *Principal) error {
+	if err := contract.CheckName("tenant_id", p.Tenant); err != nil {
+		return err
+	}
+	return contract.CheckName("subject_id", p.Subject)
+}
+
+// accept returns once the operation is durable. at is when a new one is due.
+func (s *API) accept(ctx context.Context, r intake.Request) (a intake.Accepted, at time.Time, err error) {
+	p, err := intake.Prepare(s.d.Poller.Work().Registry, r)
+	if err != nil {
+		return a, at, refusal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	defer cancel()
+	err = s.d.Ledger.Write(ctx, func(tx *ledger.Tx) (err error) {
+		a, err = p.Accept(tx)
+		at = tx.Now()
+		return err
+	})
+	if err != nil {
+		return a, at, refusal(err)
+	}
+	if r.NotBefore.After(at) {
+		at = r.NotBefore
+	}
+	return a, at.Truncate(time.Millisecond), nil
+}
+
+// refusal is the problem of a request that intake refuses; other errors stay.
+func refusal(err error) error {
+	if e, ok := errors.AsType[*intake.Conflict](err); ok {
+		p := problem(intake.KeyConflict)
+		p.Fields = e.Fields
+		return p
+	}
+	if e, ok := errors.AsType[*intake.Invalid](err); ok {
+		p := problem(e.Code)
+		for _, in := range e.Problems {
+			p.Errors = append(p.Errors, InputError{in.Path, in.What, in.Allowed})
+		}
+		return p
+	}
+	return fmt.Errorf("accept operation: %w", err)
+}
