@@ -16,61 +16,54 @@ import (
 // SchemaVersion is the version that this program reads and writes.
 const SchemaVersion = 1
 
+// bootRetryTime is how often opening looks whether a lock is free.
+const bootRetryTime = 5 * time.Millisecond
+
 //go:embed schema.sql
 var schema string
 
-// boot prepares the file for writing and commits the boot record.
+// boot prepares the file for writing and commits the boot record. It waits while
+// another process holds or recovers the file.
 func (l *Ledger) boot(ctx context.Context, created bool) (*conn, error) {
 	sqlite.StrictPragmas(true)
-	c, err := l.connectPatiently(ctx)
+	for end := time.Now().Add(l.opts.Busy); ; {
+		c, err := l.bootNow(created)
+		if !errors.Is(err, ErrBusy) || !time.Now().Before(end) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-time.After(bootRetryTime):
+		}
+	}
+}
+
+func (l *Ledger) bootNow(created bool) (*conn, error) {
+	c, err := connect(l.file.path, writing)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.prepare(c, created); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	if _, err := c.exec(`PRAGMA busy_timeout = 0`); err != nil {
-		return nil, errors.Join(openError(err), c.close())
-	}
 	return c, nil
-}
-
-// connectPatiently waits while another process recovers or holds the file.
-func (l *Ledger) connectPatiently(ctx context.Context) (*conn, error) {
-	for end := time.Now().Add(l.opts.Busy); ; {
-		c, err := connect(l.file.path, writing)
-		if err == nil {
-			err = c.patience(l.opts.Busy)
-			if err == nil {
-				return c, nil
-			}
-			err = errors.Join(err, c.close())
-		}
-		if !errors.Is(err, ErrBusy) || time.Now().After(end) || ctx.Err() != nil {
-			return nil, err
-		}
-		time.Sleep(retryTime)
-	}
-}
-
-func (c *conn) patience(d time.Duration) error {
-	return c.one(fmt.Sprintf(`PRAGMA busy_timeout = %d`, d.Milliseconds())).err
 }
 
 func (l *Ledger) prepare(c *conn, created bool) error {
 	if err := requireWAL(c, created); err != nil {
 		return err
 	}
-	if _, err := c.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := c.control(begin); err != nil {
 		return fmt.Errorf("begin boot record: %w", openError(err))
 	}
 	err := l.record(c)
 	if err == nil {
-		if _, err = c.exec(`COMMIT`); err == nil {
+		if err = c.control(commit); err == nil {
 			return l.file.same()
 		}
 	}
-	_, _ = c.exec(`ROLLBACK`) // the error that led here is the one to report
+	_ = c.control(rollback) // the error that led here is the one to report
 	return fmt.Errorf("commit boot record: %w", openError(err))
 }
 

@@ -6,12 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // When the log is copied into the database.
 const (
 	checkpointPages = 1000            // pages written since the last one
-	checkpointFar   = 4000            // pages left over at which the writer pauses for it
+	checkpointFar   = 4000            // pages in the log at which the writer pauses for it
 	idleTime        = 2 * time.Second // without a commit, after which the log is truncated
 	idleRetry       = 10 * time.Second
 )
@@ -20,10 +22,10 @@ const (
 // that no writer waits for it. A failing checkpoint is silent in SQLite: its
 // result is read and kept in Health.
 type checkpointer struct {
-	l      *Ledger
-	wake   chan struct{} // capacity 1
-	dirty  atomic.Bool   // something was committed since the log was truncated
-	wanted atomic.Bool   // the log is far ahead: the committer runs one between two batches
+	l       *Ledger
+	wake    chan struct{} // capacity 1
+	commits atomic.Int64  // batches that this process has written
+	wanted  atomic.Bool   // the log is long: the committer runs one between two batches
 
 	mu sync.Mutex // guards c: the committer may run it too
 	c  *conn
@@ -40,6 +42,7 @@ func (k *checkpointer) signal() {
 func (k *checkpointer) loop(stop <-chan struct{}) {
 	idle := time.NewTimer(idleTime)
 	defer idle.Stop()
+	rest := rest{k: k, done: -1}
 	for {
 		select {
 		case <-stop:
@@ -48,49 +51,64 @@ func (k *checkpointer) loop(stop <-chan struct{}) {
 			k.run()
 			idle.Reset(idleTime)
 		case <-idle.C:
-			idle.Reset(k.rest())
+			idle.Reset(rest.look())
 		}
 	}
 }
 
-// rest truncates the log when nothing has been written for a while. It returns
-// when to look again.
-func (k *checkpointer) rest() time.Duration {
-	if !k.dirty.Swap(false) {
+// rest truncates the log when nothing has been written for a while.
+type rest struct {
+	k    *checkpointer
+	seen int64 // commits at the last look
+	done int64 // commits when the log was truncated
+}
+
+// look returns when to look again.
+func (r *rest) look() time.Duration {
+	n := r.k.commits.Load()
+	idle := n == r.seen
+	r.seen = n
+	if !idle || n == r.done {
 		return idleTime
 	}
-	if left, err := k.checkpoint(`PRAGMA wal_checkpoint(TRUNCATE)`); err != nil || left > 0 {
-		k.dirty.Store(true)
+	if _, left, err := r.k.checkpoint(`PRAGMA wal_checkpoint(TRUNCATE)`); err != nil || left > 0 {
 		return idleRetry
 	}
+	r.done = n
 	return idleTime
 }
 
+// run copies what it can without anybody waiting for it. A log that is never
+// copied to its end never starts again from its beginning: while it is long, the
+// committer runs every second one itself, when nobody writes.
 func (k *checkpointer) run() {
-	left, err := k.checkpoint(`PRAGMA wal_checkpoint(PASSIVE)`)
-	k.wanted.Store(err == nil && left > checkpointFar && !k.wanted.Load())
+	long, left, err := k.checkpoint(`PRAGMA wal_checkpoint(PASSIVE)`)
+	k.wanted.Store(err == nil && left > 0 && long > checkpointFar && !k.wanted.Load())
 }
 
-// checkpoint returns how many pages of the log are left to copy.
-func (k *checkpointer) checkpoint(pragma string) (left int64, err error) {
+// checkpoint returns how many pages the log has, and how many are left to copy.
+func (k *checkpointer) checkpoint(pragma string) (long, left int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.c == nil {
-		return 0, ErrClosed
+		return 0, 0, ErrClosed
 	}
-	var busy, log, done int64
-	err = k.c.one(pragma).Scan(&busy, &log, &done)
+	var busy, done int64
+	err = k.c.one(pragma).Scan(&busy, &long, &done)
 	if isBusy(err) {
-		return 1, nil
+		return 0, 1, nil
 	}
 	if err != nil {
 		err = fmt.Errorf("checkpoint: %w", err)
 	}
 	k.l.health.checkpoint(err)
-	if busy != 0 && log == done {
-		return 1, err
+	if sqliteCode(err) == sqlite3.SQLITE_IOERR_FSYNC {
+		k.l.fail(errors.Join(ErrCommitUnknown, err)) // a second sync would succeed and prove nothing
 	}
-	return log - done, err
+	if busy != 0 && long == done {
+		return long, 1, err
+	}
+	return long, long - done, err
 }
 
 // complete copies the whole log, whoever reads, or fails within the time given.
@@ -98,7 +116,7 @@ func (k *checkpointer) checkpoint(pragma string) (left int64, err error) {
 // dropped are only safe once they stand in the database itself.
 func (k *checkpointer) complete(limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
-		left, err := k.checkpoint(`PRAGMA wal_checkpoint(FULL)`)
+		_, left, err := k.checkpoint(`PRAGMA wal_checkpoint(FULL)`)
 		if err == nil && left == 0 {
 			return nil
 		}

@@ -11,7 +11,7 @@ func (w *committer) commit(ran []*request) {
 	changed, err := w.mark()
 	if err != nil {
 		w.rollback() // COMMIT was not tried: that nothing was kept is certain
-		answerAll(ran, w.closureError(err))
+		concludeAll(ran, w.closureError(err))
 		return
 	}
 	start := time.Now()
@@ -26,7 +26,9 @@ func (w *committer) commit(ran []*request) {
 	}
 	if err := w.l.file.same(); err != nil {
 		w.l.fail(err)
-		answerAll(ran, err)
+		for _, r := range ran {
+			r.answer(err) // also a refusal was read from a file that nobody sees
+		}
 		return
 	}
 	for _, r := range ran {
@@ -35,25 +37,29 @@ func (w *committer) commit(ran []*request) {
 }
 
 // mark counts the batch in the file, so that it can be found after a COMMIT
-// that failed. A batch that changed nothing is not counted and writes nothing.
+// that failed. A batch that changed nothing is not counted and writes nothing,
+// unless it is to show that the disk takes writes again.
 func (w *committer) mark() (changed bool, err error) {
 	var n int64
 	if err := w.c.one(`SELECT total_changes()`).Scan(&n); err != nil {
 		return false, err
 	}
-	if n == w.changes {
+	if n == w.changes && !w.l.health.isFull.Load() {
 		return false, nil
 	}
+	w.changes = -1 // not known if this fails
 	err = w.c.one(`UPDATE outbox_meta SET commits = commits + 1, committed_by = ?
 		WHERE id = 1 RETURNING commits`, w.l.epoch).Scan(&w.marker)
-	w.changes = n + 1
+	if err == nil {
+		w.changes = n + 1
+	}
 	return true, err
 }
 
 // commitStatement repeats COMMIT while it is only a lock that it waits for.
 func (w *committer) commitStatement() error {
 	for {
-		_, err := w.c.exec(`COMMIT`)
+		err := w.c.control(commit)
 		if err == nil || !isBusy(err) {
 			return err
 		}
@@ -66,19 +72,19 @@ func (w *committer) uncommitted(ran []*request, changed bool, err error) {
 	switch {
 	case !changed:
 		w.rollback()
-		answerAll(ran, w.closureError(err))
+		concludeAll(ran, w.closureError(err))
 	case isConstraint(err):
 		w.rollback()
 		if len(ran) == 1 {
-			ran[0].answer(errors.Join(ErrVoid, err))
+			ran[0].conclude(errors.Join(ErrVoid, err))
 			return
 		}
-		w.alone(ran)
+		w.apart(ran)
 	case isFull(err):
 		w.limbo(ran)
 	default:
 		w.l.fail(fmt.Errorf("%w: %w", ErrCommitUnknown, err))
-		answerAll(ran, w.l.Err())
+		concludeAll(ran, w.l.Err())
 	}
 }
 
@@ -98,18 +104,31 @@ func (w *committer) limbo(ran []*request) {
 			return
 		case !isFull(err) && !isBusy(err):
 			w.l.fail(fmt.Errorf("%w: %w", ErrCommitUnknown, err))
-			answerAll(ran, w.l.Err())
+		default:
+			ran = w.hold(ran)
+		}
+		if w.l.failed() {
+			concludeAll(ran, w.l.Err())
 			return
 		}
+	}
+}
+
+// hold refuses what comes until it is time to look again. A ledger that is
+// closed meanwhile fails: the fate of the batch is left to the next start.
+func (w *committer) hold(ran []*request) []*request {
+	again := time.NewTimer(fullRetryTime)
+	defer again.Stop()
+	for {
 		w.q.refuse(ErrDiskFull, false)
-		ran = giveUp(ran)
-		if w.q.closed() {
-			answerAll(ran, ErrCommitUnknown)
-			return
+		if w.q.over() {
+			w.l.fail(ErrCommitUnknown)
+			return ran
 		}
 		select {
 		case <-w.q.wake:
-		case <-time.After(fullRetryTime):
+		case <-again.C:
+			return giveUp(ran)
 		}
 	}
 }
@@ -124,16 +143,7 @@ const (
 )
 
 func resolve(ran []*request, f fate) {
-	for _, r := range ran {
-		switch f {
-		case committed:
-			r.answer(r.err)
-		case lost:
-			r.answer(ErrDiskFull)
-		default:
-			r.answer(ErrCommitUnknown)
-		}
-	}
+	concludeAll(ran, map[fate]error{lost: ErrDiskFull, committed: nil, undecided: ErrCommitUnknown}[f])
 }
 
 // giveUp answers those whose caller waits no longer: they are told that it is
@@ -142,7 +152,7 @@ func giveUp(ran []*request) []*request {
 	kept := ran[:0]
 	for _, r := range ran {
 		if r.ctx.Err() != nil {
-			r.answer(errors.Join(ErrCommitUnknown, r.ctx.Err()))
+			r.conclude(errors.Join(ErrCommitUnknown, r.ctx.Err()))
 			continue
 		}
 		kept = append(kept, r)
@@ -159,10 +169,13 @@ func (w *committer) readBack(f *fate) error {
 	}
 	c, err := connect(w.l.file.path, writing)
 	w.c, w.changes, w.frames = c, 0, 0
+	if err := w.l.file.same(); err != nil {
+		return err
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := c.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := c.control(begin); err != nil {
 		return err
 	}
 	var commits, by int64
@@ -172,15 +185,14 @@ func (w *committer) readBack(f *fate) error {
 	switch {
 	case commits == w.marker && by == w.l.epoch:
 		*f = committed
-	case commits < w.marker, commits == w.marker:
+	case commits <= w.marker:
 		*f = lost
 	}
 	if _, err := c.exec(`UPDATE outbox_meta SET commits = MAX(commits, ?) + 1, committed_by = ? WHERE id = 1`,
 		w.marker, w.l.epoch); err != nil {
 		return err
 	}
-	_, err = c.exec(`COMMIT`)
-	return err
+	return c.control(commit)
 }
 
 // written asks for a checkpoint when enough pages have gone to the log.
@@ -189,5 +201,5 @@ func (w *committer) written() {
 		w.frames = n
 		w.l.ckpt.signal()
 	}
-	w.l.ckpt.dirty.Store(true)
+	w.l.ckpt.commits.Add(1)
 }

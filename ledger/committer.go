@@ -32,29 +32,30 @@ type committer struct {
 // run works until the queue is closed and empty, or the file is lost.
 func (w *committer) run() {
 	for w.next() {
-		if !w.begin() {
-			continue
+		if w.begin() {
+			w.gather()
 		}
-		w.gather()
 	}
-	w.q.refuse(w.l.Err(), false)
+	why := w.l.Err()
+	if why == nil {
+		why = ErrClosed
+	}
+	w.q.refuse(why, false)
 }
 
 // next waits for work. It is false when there will be none.
 func (w *committer) next() bool {
-	if w.l.failed() {
-		return false
-	}
 	if !w.q.empty() {
 		w.pause()
-		return true
 	}
-	w.streak = time.Time{}
-	if w.q.closed() {
-		return false
+	for w.q.empty() {
+		w.streak = time.Time{}
+		if w.q.over() {
+			return false
+		}
+		<-w.q.wake
 	}
-	<-w.q.wake
-	return true
+	return !w.l.failed()
 }
 
 // pause leaves the write lock free for a moment after a streak of commits.
@@ -77,7 +78,7 @@ func (w *committer) begin() bool {
 	var since time.Time
 	defer func() { w.l.health.busy(time.Time{}) }()
 	for {
-		_, err := w.c.exec(`BEGIN IMMEDIATE`)
+		err := w.c.control(begin)
 		switch {
 		case err == nil:
 			return true
@@ -97,7 +98,7 @@ func (w *committer) begin() bool {
 		if w.q.closed() && time.Since(since) > closeTime {
 			w.q.refuse(ErrBusy, false)
 		}
-		if w.q.empty() {
+		if w.q.empty() || w.l.failed() {
 			return false
 		}
 		time.Sleep(retryTime)
@@ -109,14 +110,17 @@ func (w *committer) gather() {
 	start := time.Now()
 	var ran []*request
 	for len(ran) < batchClosures && time.Since(start) < batchTime {
-		r := w.q.pop()
+		r := w.q.pop(len(ran))
 		if r == nil {
 			break
 		}
 		ran = append(ran, r)
 		if !w.closure(r) {
-			w.void(ran[:len(ran)-1], r)
+			w.void(ran)
 			return
+		}
+		if r.alone {
+			break
 		}
 	}
 	w.commit(ran)
@@ -125,12 +129,14 @@ func (w *committer) gather() {
 // closure runs one closure in a savepoint of its own. It is false when the
 // transaction did not survive it.
 func (w *committer) closure(r *request) (alive bool) {
-	if _, err := w.c.exec(`SAVEPOINT closure`); err != nil {
+	if err := w.c.control(savepoint); err != nil {
 		r.err = err
 		return false
 	}
 	tx := &Tx{c: w.c, now: w.l.now(), epoch: w.l.epoch}
+	w.c.closure = true
 	r.err = call(r.fn, tx)
+	w.c.closure = false
 	if r.err == nil {
 		r.err = tx.err // a failed statement counts, also when the closure ignored it
 	}
@@ -139,11 +145,11 @@ func (w *committer) closure(r *request) (alive bool) {
 	}
 	tx.err = ErrClosed // the closure is over: a Tx that was kept is of no use
 	if r.err != nil {
-		if _, err := w.c.exec(`ROLLBACK TO closure`); err != nil {
+		if err := w.c.control(rollbackTo); err != nil {
 			return false
 		}
 	}
-	if _, err := w.c.exec(`RELEASE closure`); err != nil {
+	if err := w.c.control(release); err != nil {
 		r.err = errors.Join(ErrVoid, r.err)
 		return false
 	}
@@ -160,44 +166,29 @@ func call(fn func(*Tx) error, tx *Tx) (err error) {
 	return fn(tx)
 }
 
-// void starts again after a closure destroyed the transaction: first the
-// others, then the offender alone. Should one of the others do the same, each
-// runs alone.
-func (w *committer) void(others []*request, offender *request) {
+// void takes back a batch whose transaction the last closure destroyed. The
+// others run again, and that one after them, alone; so does whatever is lost for
+// the second time. What ran alone is told that it was the one.
+func (w *committer) void(ran []*request) {
 	w.rollback()
-	if len(others) > 0 {
-		w.again(others)
-	}
-	w.alone([]*request{offender})
-}
-
-func (w *committer) again(rs []*request) {
-	if !w.beginFor(rs) {
+	others, offender := ran[:len(ran)-1], ran[len(ran)-1]
+	if len(others) == 0 {
+		offender.answer(w.closureError(offender.err))
 		return
 	}
-	for _, r := range rs {
-		if !w.closure(r) {
-			w.rollback()
-			w.alone(rs)
-			return
-		}
+	for _, r := range others {
+		r.alone, r.lost = r.lost, true
 	}
-	w.commit(rs)
+	offender.alone, offender.lost = true, true
+	w.q.putBack(ran)
 }
 
-// alone runs each request in a transaction of its own.
-func (w *committer) alone(rs []*request) {
-	for i, r := range rs {
-		if !w.beginFor(rs[i:]) {
-			return
-		}
-		if w.closure(r) {
-			w.commit(rs[i : i+1])
-			continue
-		}
-		w.rollback()
-		r.answer(w.closureError(r.err))
+// apart lets each request of a batch that was rolled back run alone.
+func (w *committer) apart(ran []*request) {
+	for _, r := range ran {
+		r.alone, r.lost = true, true
 	}
+	w.q.putBack(ran)
 }
 
 // closureError is what the caller of a closure that ran alone is told.
@@ -213,35 +204,13 @@ func (w *committer) closureError(err error) error {
 	return errors.Join(ErrVoid, err)
 }
 
-// beginFor takes the lock again for requests that are out of the queue. Where
-// it cannot be had any more they are told so: nothing of theirs was kept.
-func (w *committer) beginFor(rs []*request) bool {
-	for {
-		if w.l.failed() {
-			answerAll(rs, w.l.Err())
-			return false
-		}
-		_, err := w.c.exec(`BEGIN IMMEDIATE`)
-		if err == nil {
-			return true
-		}
-		if isFull(err) {
-			answerAll(rs, errors.Join(ErrDiskFull, err))
-			return false
-		}
-		if !isBusy(err) {
-			w.l.fail(err)
-			continue
-		}
-		time.Sleep(retryTime)
-	}
-}
-
-func answerAll(rs []*request, err error) {
+// concludeAll answers everybody of a batch that was not kept, or may not have
+// been.
+func concludeAll(rs []*request, err error) {
 	for _, r := range rs {
-		r.answer(err)
+		r.conclude(err)
 	}
 }
 
 // rollback leaves no transaction behind; that there is none is no error.
-func (w *committer) rollback() { _, _ = w.c.exec(`ROLLBACK`) }
+func (w *committer) rollback() { _ = w.c.control(rollback) }

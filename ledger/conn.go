@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	"modernc.org/sqlite"
 )
@@ -19,10 +20,26 @@ var background = context.Background()
 // conn is one connection of the driver with the statements that it has seen,
 // each prepared once. It is used by one goroutine at a time.
 type conn struct {
-	raw   driver.Conn
-	stmts map[string]driver.Stmt
-	args  []driver.NamedValue // scratch
+	raw      driver.Conn
+	stmts    map[string]driver.Stmt
+	controls map[control]driver.Stmt
+	args     []driver.NamedValue // scratch
+	closure  bool                // the statements are a closure's, not the committer's
 }
+
+// control is a statement that begins or ends a transaction. It is kept apart
+// from the others, so that a closure does not get at it.
+type control string
+
+const (
+	read       control = `BEGIN`
+	begin      control = `BEGIN IMMEDIATE`
+	commit     control = `COMMIT`
+	rollback   control = `ROLLBACK`
+	savepoint  control = `SAVEPOINT closure`
+	release    control = `RELEASE closure`
+	rollbackTo control = `ROLLBACK TO closure`
+)
 
 // role is what a connection is for.
 type role int
@@ -31,23 +48,33 @@ const (
 	writing role = iota
 	reading
 	checkpointing
-	setup
 )
 
-// dsn never names a journal mode: naming one converts an application's file.
+// dsn never names a journal mode: naming one converts an application's file. It
+// never creates a file either: one that is missing has been taken away.
 func dsn(path string, r role) string {
-	q := "_synchronous=FULL&_foreign_keys=1&_dqs=0&_defensive=1&_error_rc=1&psow=0" +
+	q := "mode=rw&_synchronous=FULL&_foreign_keys=1&_dqs=0&_defensive=1&_error_rc=1&psow=0" +
 		"&_pragma=wal_autocheckpoint(0)&_pragma=temp_store(2)"
 	switch r {
 	case writing, checkpointing:
 		q += "&_txlock=immediate&_busy_timeout=0"
 	case reading:
 		q += "&_txlock=deferred&_busy_timeout=5000&_query_only=1&_pragma=cache_size(-1000)"
-	case setup:
-		q += "&_txlock=immediate&_busy_timeout=10000"
 	}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q}
 	return u.String()
+}
+
+// authorize keeps a closure from ending the transaction that it shares with
+// others, or leaving the file. SQLite asks when it prepares a statement.
+func (c *conn) authorize(action sqlite.AuthorizerActionCode, _, name, _, _ string) sqlite.AuthorizerReturnCode {
+	switch {
+	case !c.closure:
+	case action == sqlite.AuthTransaction, action == sqlite.AuthAttach, action == sqlite.AuthDetach,
+		action == sqlite.AuthSavepoint && strings.EqualFold(name, "closure"):
+		return sqlite.AuthorizerDeny
+	}
+	return sqlite.AuthorizerOK
 }
 
 func connect(path string, r role) (*conn, error) {
@@ -59,8 +86,8 @@ func connect(path string, r role) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", openError(err))
 	}
-	c := &conn{raw: raw, stmts: map[string]driver.Stmt{}}
-	if err := c.verify(r); err != nil {
+	c := &conn{raw: raw, stmts: map[string]driver.Stmt{}, controls: map[control]driver.Stmt{}}
+	if err := errors.Join(c.raw.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(c.authorize), c.verify(r)); err != nil {
 		_ = c.close()
 		return nil, err
 	}
@@ -76,7 +103,8 @@ func (c *conn) verify(r role) error {
 		{"PRAGMA synchronous", 2},
 		{"PRAGMA foreign_keys", 1},
 		{"PRAGMA wal_autocheckpoint", 0},
-		{"PRAGMA busy_timeout", map[role]int64{reading: 5000, setup: 10000}[r]},
+		{"PRAGMA busy_timeout", map[role]int64{reading: 5000}[r]},
+		{"PRAGMA query_only", map[role]int64{reading: 1}[r]},
 	}
 	for _, w := range want {
 		var got int64
@@ -94,19 +122,31 @@ func (c *conn) close() error {
 	for _, s := range c.stmts {
 		_ = s.Close() // its connection is closed next, whatever it says
 	}
+	for _, s := range c.controls {
+		_ = s.Close()
+	}
 	return c.raw.Close()
 }
 
-func (c *conn) prepared(query string) (driver.Stmt, error) {
-	if s, ok := c.stmts[query]; ok {
+func prepared[Q ~string](c *conn, known map[Q]driver.Stmt, query Q) (driver.Stmt, error) {
+	if s, ok := known[query]; ok {
 		return s, nil
 	}
-	s, err := c.raw.(driver.ConnPrepareContext).PrepareContext(background, query)
+	s, err := c.raw.(driver.ConnPrepareContext).PrepareContext(background, string(query))
 	if err != nil {
 		return nil, fmt.Errorf("prepare statement: %w", err)
 	}
-	c.stmts[query] = s
+	known[query] = s
 	return s, nil
+}
+
+func (c *conn) control(query control) error {
+	s, err := prepared(c, c.controls, query)
+	if err != nil {
+		return err
+	}
+	_, err = s.(driver.StmtExecContext).ExecContext(background, nil)
+	return err
 }
 
 func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
@@ -122,7 +162,7 @@ func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
 }
 
 func (c *conn) exec(query string, args ...any) (driver.Result, error) {
-	s, err := c.prepared(query)
+	s, err := prepared(c, c.stmts, query)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +174,7 @@ func (c *conn) exec(query string, args ...any) (driver.Result, error) {
 }
 
 func (c *conn) each(fn func(*Row) error, query string, args ...any) (err error) {
-	s, err := c.prepared(query)
+	s, err := prepared(c, c.stmts, query)
 	if err != nil {
 		return err
 	}

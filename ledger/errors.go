@@ -91,10 +91,14 @@ func sqliteCode(err error) int {
 	return 0
 }
 
-// isBusy: somebody else holds the lock; nothing was done.
+// isBusy: somebody else holds the lock, or won the race for one; nothing was
+// done.
 func isBusy(err error) bool {
-	c := sqliteCode(err) & 0xff
-	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return true
+	}
+	return false
 }
 
 // isFull: the disk does not take it. Besides 13, a write refused by a size
@@ -123,9 +127,10 @@ func isConstraint(err error) bool {
 
 // openError turns what SQLite says at opening into what an operator can act on.
 func openError(err error) error {
-	switch sqliteCode(err) & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+	if isBusy(err) {
 		return errors.Join(ErrBusy, err)
+	}
+	switch sqliteCode(err) & 0xff {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return errors.Join(ErrReadOnly, err)
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:

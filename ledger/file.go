@@ -19,8 +19,8 @@ type file struct {
 	named string // as the caller named it
 	db    inode
 
-	mu  sync.Mutex // guards wal
-	wal inode      // zero until the log exists
+	mu    sync.Mutex // guards aside
+	aside [2]inode   // the log and its index; zero until they exist
 }
 
 type inode struct{ dev, ino uint64 }
@@ -65,12 +65,13 @@ func locate(path string, create bool) (f *file, created bool, err error) {
 }
 
 // createFile makes an empty file with mode 0600: SQLite gives its -wal and -shm
-// the same mode. The file did not exist, so no lock can be lost by closing it.
+// the same mode. mknod needs no descriptor: closing one would drop the locks of
+// whoever has opened the file in this process meanwhile.
 func createFile(path string) (bool, error) {
-	fd, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	err := unix.Mknod(path, unix.S_IFREG|0o600, 0)
 	switch {
 	case err == nil:
-		return true, fd.Close()
+		return true, nil
 	case errors.Is(err, fs.ErrExist):
 		return false, nil
 	}
@@ -93,8 +94,8 @@ func pathError(err error) error {
 	return err
 }
 
-// same is ErrReplaced when the path, or the log beside it, is no longer what is
-// open: what is committed then is seen by nobody.
+// same is ErrReplaced when the path, or the log or index beside it, is no longer
+// what is open: what is committed then is seen by nobody.
 func (f *file) same() error {
 	db, err := stat(f.named)
 	if err != nil || db != f.db {
@@ -102,18 +103,15 @@ func (f *file) same() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	wal, err := stat(f.path + "-wal")
-	if err != nil {
-		if f.wal == (inode{}) {
-			return nil
+	for i, suffix := range []string{"-wal", "-shm"} {
+		now, err := stat(f.path + suffix)
+		known := f.aside[i] != inode{}
+		if known && (err != nil || now != f.aside[i]) {
+			return ErrReplaced
 		}
-		return ErrReplaced
-	}
-	if f.wal == (inode{}) {
-		f.wal = wal
-	}
-	if wal != f.wal {
-		return ErrReplaced
+		if !known && err == nil {
+			f.aside[i] = now
+		}
 	}
 	return nil
 }

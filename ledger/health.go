@@ -16,17 +16,17 @@ type Health struct {
 
 // health is written by the committer and the checkpointer, read by anybody.
 type health struct {
-	since   atomic.Int64 // Unix nanoseconds since which the lock is waited for
+	since   atomic.Pointer[time.Time] // since when the lock is waited for; nil: it is not
 	isFull  atomic.Bool
 	ckptErr atomic.Pointer[error]
 }
 
 func (h *health) busy(since time.Time) {
 	if since.IsZero() {
-		h.since.Store(0)
+		h.since.Store(nil)
 		return
 	}
-	h.since.Store(since.UnixNano())
+	h.since.Store(&since)
 }
 
 func (h *health) full(is bool) {
@@ -40,8 +40,8 @@ func (h *health) checkpoint(err error) { h.ckptErr.Store(&err) }
 // Health reports the state of the file at this moment.
 func (l *Ledger) Health() Health {
 	h := Health{Full: l.health.isFull.Load(), WALBytes: l.file.walBytes(), Err: l.Err()}
-	if n := l.health.since.Load(); n != 0 {
-		h.Busy = time.Since(time.Unix(0, n))
+	if since := l.health.since.Load(); since != nil {
+		h.Busy = time.Since(*since)
 	}
 	if e := l.health.ckptErr.Load(); e != nil {
 		h.Checkpoint = *e

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"sync"
@@ -41,8 +40,9 @@ type Ledger struct {
 	dead chan struct{}         // closed with err
 	once sync.Once
 
-	stop chan struct{}
-	work sync.WaitGroup
+	stop    chan struct{}
+	closing sync.Once
+	work    sync.WaitGroup
 }
 
 // Open opens the file and, unless it is only to be read, commits the boot
@@ -104,6 +104,9 @@ func locateLedger(path string, o Options) (*Ledger, bool, error) {
 // start opens the other connections and the goroutines that own them.
 func (l *Ledger) start(w *conn) (err error) {
 	if l.readers, err = newReaders(l.file.path, l.opts.Readers); err != nil {
+		if w != nil {
+			err = errors.Join(err, w.close())
+		}
 		return fmt.Errorf("open readers: %w", err)
 	}
 	l.ckpt = &checkpointer{l: l, wake: make(chan struct{}, 1)}
@@ -115,7 +118,6 @@ func (l *Ledger) start(w *conn) (err error) {
 		l.readers.Close()
 		return errors.Join(err, w.close())
 	}
-	l.ckpt.dirty.Store(true)
 	if l.opts.Complete {
 		if err := l.ckpt.complete(l.opts.Busy); err != nil {
 			l.readers.Close()
@@ -197,10 +199,12 @@ func (l *Ledger) fail(err error) {
 	})
 }
 
-// Close lets what waits be written, then closes every connection.
+// Close lets what waits be written, then closes every connection. While another
+// process holds the write lock it waits for it for some seconds. It waits for
+// every Read to end. A second Close does nothing.
 func (l *Ledger) Close() error {
 	l.q.close(ErrClosed)
-	close(l.stop)
+	l.closing.Do(func() { close(l.stop) })
 	l.work.Wait()
 	l.readers.Close()
 	return l.ckpt.close()

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -37,27 +36,30 @@ func (l *Ledger) Read(ctx context.Context, fn func(*View) error) error {
 		return ErrClosed
 	}
 	if err != nil {
-		return fmt.Errorf("wait for a reader: %w", openError(err))
+		return errors.Join(l.file.same(), fmt.Errorf("wait for a reader: %w", openError(err)))
 	}
-	if err := l.file.same(); err != nil {
+	keep := false
+	defer func() { // also when fn panics: its transaction must not leak to the next borrower
+		if keep {
+			res.Release()
+			return
+		}
 		res.Destroy()
+	}()
+	if err := l.file.same(); err != nil {
 		return err
 	}
 	err = view(ctx, res.Value(), fn)
-	if err != nil && spoilt(err) {
-		res.Destroy()
-		return err
-	}
-	res.Release()
+	keep = !spoilt(err)
 	return err
 }
 
 func view(ctx context.Context, c *conn, fn func(*View) error) error {
-	if _, err := c.exec(`BEGIN`); err != nil {
+	if err := c.control(read); err != nil {
 		return openError(err)
 	}
 	err := fn(&View{c: c, ctx: ctx})
-	if _, end := c.exec(`ROLLBACK`); end != nil {
+	if end := c.control(rollback); end != nil {
 		return errors.Join(err, errUnended, end)
 	}
 	return err
@@ -69,7 +71,7 @@ var errUnended = errors.New("read transaction was not ended")
 
 // spoilt: the connection must not be used again.
 func spoilt(err error) bool {
-	return errors.Is(err, errUnended) || (isFatal(err) && !errors.Is(err, sql.ErrNoRows))
+	return errors.Is(err, errUnended) || isFatal(err)
 }
 
 func newReaders(path string, n int) (*puddle.Pool[*conn], error) {
