@@ -38,10 +38,11 @@ func (h Held) NotApplied(tx *ledger.Tx, due time.Time, giveUp string, ev Evidenc
 }
 
 // LateNothing believes a late proof of no effect of an entry's last claim, while
-// nobody has it: that send is void, and the entry goes on.
+// nobody has it: that send is void, and the entry goes on. A suspect stays one:
+// the attempt's lease did lapse.
 func (h Held) LateNothing(tx *ledger.Tx, due time.Time, giveUp string, ev Evidence) (State, error) {
 	m := move{event: LateNothing, id: h.ID, from: Unknown, claim: h.Token, to: Pending, due: due,
-		void: voidOwn, failures: 1, over: tx.Now()}
+		void: voidOwn, failures: 1, over: tx.Now(), suspect: keepSuspect}
 	if giveUp != "" {
 		m.to, m.due, m.reason = "", time.Time{}, giveUp
 	}

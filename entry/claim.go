@@ -33,12 +33,13 @@ func Open(tx *ledger.Tx, id int64, tool string, b Begin) error {
 type Lease struct {
 	Token int64
 	Until time.Time // when it lapses unless it is renewed
-	Over  time.Time // when a request sent now is known to be over, whatever is heard of it
+	Over  time.Time // when a request sent now is known to be over, whatever is heard of it; not zero with a mark
 }
 
 const claimSQL = `UPDATE outbox_entry SET state = ?1, owner = ?2, token = ?3, claim_token = ?3, due_at = ?4,
 	attempts = attempts + 1, changed_at = ?5,
-	last_sent_at = IIF(?6, ?5, last_sent_at), over_at = IIF(?6, ?7, over_at),
+	last_sent_at = IIF(?6, ?5, last_sent_at),
+	over_at = CASE WHEN NOT ?6 THEN over_at WHEN unproven_since IS NULL THEN ?7 ELSE MAX(?7, over_at) END,
 	unproven_since = IIF(?6, COALESCE(unproven_since, ?5), unproven_since),
 	unproven_by = IIF(?6, COALESCE(unproven_by, ?3), unproven_by)
 	WHERE operation_id = ?8 AND state = 'pending' AND due_at <= ?5`
@@ -62,7 +63,8 @@ func Take(tx *ledger.Tx, d Due, l Lease, marked bool) (Held, error) {
 
 // Hand marks a claimed entry as sent, before the first byte leaves. Event: Mark.
 func Hand(tx *ledger.Tx, h Held, over time.Time) (Held, error) {
-	n, err := tx.Exec(`UPDATE outbox_entry SET state = 'sending', last_sent_at = ?1, over_at = ?2,
+	n, err := tx.Exec(`UPDATE outbox_entry SET state = 'sending', last_sent_at = ?1,
+		over_at = IIF(unproven_since IS NULL, ?2, MAX(?2, over_at)),
 		unproven_since = COALESCE(unproven_since, ?1), unproven_by = COALESCE(unproven_by, ?3), changed_at = ?1
 		WHERE operation_id = ?4 AND state = 'claimed' AND token = ?3`, tx.Now(), over, h.Token, h.ID)
 	if err != nil {

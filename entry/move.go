@@ -24,7 +24,7 @@ const (
 )
 
 // move is one transition of an entry out of a lease, a question or a wait. The
-// zero value of each field changes nothing.
+// zero value of each field changes nothing, but a suspect is cleared.
 type move struct {
 	event Event
 	id    int64
@@ -41,7 +41,7 @@ type move struct {
 	queries  int
 	asked    bool // queries start again at 0
 	suspect  suspicion
-	over     time.Time // the attempt is known to be over since then
+	over     time.Time // the attempt is known to be over then; a send before it may still be unproven
 }
 
 // A move's own send is the one of its token or, for a late answer, of its claim.
@@ -51,6 +51,9 @@ func (m move) own() int64 {
 	}
 	return m.token
 }
+
+// attempt reports whether an attempt is settled, not a question.
+func (m move) attempt() bool { return m.from != Unknown || m.claim != 0 }
 
 const moveSQL = `UPDATE outbox_entry SET
 	state = CASE WHEN ?1 <> '' THEN ?1
@@ -63,7 +66,7 @@ const moveSQL = `UPDATE outbox_entry SET
 	attempts = attempts - ?6, failures = failures + ?7,
 	queries = IIF(?8, 0, queries + ?9),
 	suspect = IIF(?10 < 0, suspect, ?10),
-	over_at = COALESCE(?11, over_at), changed_at = ?12
+	over_at = CASE WHEN ?11 IS NULL OR (?17 AND unproven_by <> ?3) THEN over_at ELSE ?11 END, changed_at = ?12
 	WHERE operation_id = ?13 AND state = ?14 AND token IS ?15 AND (?16 = 0 OR claim_token = ?16)`
 
 // Only giving up leaves open where it leads. RETURNING costs a temporary table,
@@ -78,7 +81,7 @@ func (m move) apply(tx *ledger.Tx) (State, error) {
 		}
 	}
 	args := []any{m.to, int(m.void), m.own(), m.due, m.reason, m.uncount, m.failures, m.asked,
-		m.queries, int(m.suspect), m.over, tx.Now(), m.id, m.from, holder(m.token), m.claim}
+		m.queries, int(m.suspect), m.over, tx.Now(), m.id, m.from, holder(m.token), m.claim, m.attempt()}
 	if m.to != "" {
 		n, err := tx.Exec(moveSQL, args...)
 		return m.to, changedOne(n, err, m.event)

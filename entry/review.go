@@ -36,10 +36,11 @@ func newRound(tx *ledger.Tx, e Event, id int64, from State, due time.Time, excus
 	return changedOne(n, err, e)
 }
 
-// Release lets a waiting entry go: its round begins. Event: Approve.
+// Release lets a waiting entry go: its round begins, a new one where it has been
+// attempted before. Event: Approve.
 func Release(tx *ledger.Tx, id int64, due time.Time, excused time.Duration) error {
 	n, err := tx.Exec(`UPDATE outbox_entry SET state = 'pending', due_at = ?1, round_at = ?1, round_excused = ?2,
-		reason = NULL, changed_at = ?3 WHERE operation_id = ?4 AND state = 'waiting'`, due, excused, tx.Now(), id)
+		round = round + (attempts > 0), failures = 0, lapses = 0, queries = 0, suspect = 0, reason = NULL, changed_at = ?3 WHERE operation_id = ?4 AND state = 'waiting'`, due, excused, tx.Now(), id)
 	return changedOne(n, err, Approve)
 }
 
@@ -82,7 +83,7 @@ func Withdraw(tx *ledger.Tx, id int64) (State, error) {
 // one; with an unproven send it is unknown and held. Event: Reapproval.
 func (h Held) Reapprove(tx *ledger.Tx, unproven bool, ev Evidence) (State, error) {
 	m := move{event: Reapproval, id: h.ID, from: h.State, token: h.Token, to: Waiting,
-		reason: "reapproval_required", void: voidOwn, suspect: clearSuspect}
+		reason: "reapproval_required", void: voidOwn, suspect: clearSuspect, over: tx.Now()}
 	if unproven {
 		m.to = Unknown
 	}

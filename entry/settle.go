@@ -114,7 +114,7 @@ func (h Held) GiveUp(tx *ledger.Tx, reason string, over bool, ev Evidence) (Stat
 // and the attempt does not count. Event: Drain.
 func (h Held) Undo(tx *ledger.Tx) error {
 	_, err := move{event: Drain, id: h.ID, from: h.State, token: h.Token, to: Pending, due: tx.Now(),
-		void: voidOwn, uncount: 1, suspect: keepSuspect}.apply(tx)
+		void: voidOwn, uncount: 1, suspect: keepSuspect, over: tx.Now()}.apply(tx)
 	return err
 }
 

@@ -54,7 +54,7 @@ var Transitions = []Transition{
 	{"", Accept, []State{Pending, Waiting}},
 	{Waiting, Approve, []State{Pending}},
 	{Waiting, Refuse, []State{Discarded}},
-	{Waiting, Cancel, []State{Discarded, Unknown}},
+	{Waiting, Cancel, []State{Discarded}},
 
 	{Pending, Claim, []State{Claimed}},
 	{Pending, ClaimMarked, []State{Sending}},
@@ -78,7 +78,7 @@ var Transitions = []Transition{
 	{Sending, Maybe, []State{Pending, Unknown}},
 	{Sending, CutOff, []State{Pending, Unknown}},
 	{Sending, LeaseOver, []State{Pending, Unknown}},
-	{Sending, Limit, []State{Dead, Unknown}},
+	{Sending, Limit, []State{Unknown}},
 
 	{Unknown, Ask, []State{Unknown}},
 	{Unknown, Reconcile, []State{Unknown}},

@@ -100,9 +100,9 @@ CREATE TABLE outbox_entry (
     WHEN 'claimed' THEN due_at IS NOT NULL AND token IS NOT NULL AND token = claim_token
     WHEN 'sending' THEN due_at IS NOT NULL AND token IS NOT NULL AND token = claim_token
                         AND unproven_since IS NOT NULL AND last_sent_at IS NOT NULL
-    WHEN 'waiting' THEN token IS NULL
-    WHEN 'unknown' THEN (token IS NULL OR due_at IS NOT NULL) AND unproven_since IS NOT NULL
-    WHEN 'dead'    THEN due_at IS NULL AND token IS NULL AND unproven_since IS NULL
+    WHEN 'waiting' THEN token IS NULL AND unproven_since IS NULL
+    WHEN 'unknown' THEN (token IS NULL OR due_at IS NOT NULL) AND unproven_since IS NOT NULL AND reason IS NOT NULL
+    WHEN 'dead'    THEN due_at IS NULL AND token IS NULL AND unproven_since IS NULL AND reason IS NOT NULL
     ELSE due_at IS NULL AND token IS NULL END)
 ) STRICT;
 CREATE INDEX outbox_entry_due ON outbox_entry (tool_name, due_at) WHERE due_at IS NOT NULL;
