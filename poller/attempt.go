@@ -3,9 +3,12 @@ package poller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/guard"
@@ -45,11 +48,12 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 		return
 	}
 	if err := guard.Check(c.op, c.tool); err != nil {
+		p.o.Observer.Attempt(c.tool.Name, string(entry.Blocked), 0)
 		p.settle(c, refused(err))
 		return
 	}
 	if c.held.State == entry.Claimed {
-		held, err := p.mark(ctx, c)
+		err := p.mark(ctx, &c)
 		switch {
 		case errors.Is(err, entry.ErrStale):
 			p.stale(c)
@@ -58,30 +62,79 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 			p.undo(c)
 			return
 		}
-		c.held = held
 	}
-	began := time.Now()
-	out := p.call(ctx, c)
-	if context.Cause(ctx) != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
-		p.log.Debug("attempt ended early", zap.NamedError("cause", context.Cause(ctx)), zap.String("status_ref", c.op.StatusRef))
-	}
-	p.settle(c, p.observed(ctx, out))
-	p.o.Observer.Attempt(c.tool.Name, string(out.Observed), time.Since(began))
+	p.send(ctx, c)
 }
 
 // mark commits the send marker before the first byte may leave.
-func (p *Poller) mark(ctx context.Context, c claim) (held entry.Held, err error) {
-	err = p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
-		held, err = entry.Hand(tx, c.held, over(tx.Now(), c.tool))
+func (p *Poller) mark(ctx context.Context, c *claim) error {
+	claimed := c.held
+	return p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
+		c.since = time.Now()
+		c.held, err = entry.Hand(tx, claimed, over(tx.Now(), c.tool))
 		return err
 	})
-	return held, err
 }
 
-func (p *Poller) call(ctx context.Context, c claim) handler.Outcome {
-	ctx, cancel := context.WithTimeout(ctx, c.tool.Timeout)
+// send calls the handler and settles what it observed. The time limit counts from
+// the mark: nothing may leave after the attempt is taken to be over, however long
+// the process stood still in between.
+func (p *Poller) send(ctx context.Context, c claim) {
+	limited, cancel := context.WithDeadline(ctx, c.since.Add(c.tool.Timeout))
 	defer cancel()
+	if limited.Err() != nil {
+		p.log.Warn("nothing sent: too late, or no longer ours", p.fields(c, zap.NamedError("cause", context.Cause(limited)))...)
+		p.undo(c)
+		return
+	}
+	began := time.Now()
+	out := p.call(limited, c)
+	p.o.Observer.Attempt(c.tool.Name, string(out.Observed), time.Since(began))
+	cut := errors.Is(context.Cause(limited), errCutOff)
+	if cut && out.Observed == handler.NotSent {
+		p.undo(c)
+		return
+	}
+	p.settle(c, p.observed(cut, out))
+	p.misconfigured(c, out)
+}
+
+// call is the one place where a handler is run. A panic of a Handler is an
+// outcome: it may have happened.
+func (p *Poller) call(ctx context.Context, c claim) (out handler.Outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			out = handler.Outcome{Observed: handler.MayHaveHappened, Code: codePanic, Answered: true, Err: panicked(v)}
+		}
+		p.complain(c, out.Code, out.Err)
+	}()
 	return c.work.Handlers[c.tool.Name].Handler.Execute(ctx, request(c, handler.Execute))
+}
+
+// The codes of handlers that someone must mend.
+const (
+	codePanic     = "panic"
+	codeAbandoned = "abandoned"
+)
+
+// maxStack keeps a log line below 8 KiB.
+const maxStack = 3 << 10
+
+func panicked(v any) error {
+	text, stack := fmt.Sprint(v), debug.Stack()
+	return fmt.Errorf("handler panicked: %.512s\n%s", text, stack[:min(len(stack), maxStack)])
+}
+
+// complain logs what a handler says for the log only.
+func (p *Poller) complain(c claim, code string, err error) {
+	if err == nil {
+		return
+	}
+	level := zapcore.DebugLevel
+	if code == codePanic || code == codeAbandoned {
+		level = zapcore.ErrorLevel
+	}
+	p.log.Log(level, "handler returned an error", p.fields(c, zap.String("code", code), zap.Error(err))...)
 }
 
 func request(c claim, purpose handler.Purpose) handler.Call {
@@ -99,10 +152,10 @@ type observation struct {
 	why   string      // the guard's reason
 }
 
-func (p *Poller) observed(ctx context.Context, out handler.Outcome) observation {
+func (p *Poller) observed(cut bool, out handler.Outcome) observation {
 	o := observation{Outcome: out}
 	uncertain := out.Observed == handler.MayHaveHappened || out.Observed == handler.InProgress
-	if uncertain && errors.Is(context.Cause(ctx), errCutOff) {
+	if uncertain && cut {
 		o.event = entry.CutOff
 		p.cut.Add(1)
 	}

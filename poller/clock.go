@@ -14,6 +14,9 @@ type clock struct {
 	wall    time.Time // without its monotonic reading
 	mono    time.Time
 	stepped time.Time // monotonic; zero: never
+
+	back  bool          // it was set back, and due times still stand as they were
+	ahead time.Duration // by how much it was set forward, not yet credited to the tools
 }
 
 // tick returns by how much the wall clock was set since the last tick, 0 for
@@ -28,8 +31,15 @@ func (c *clock) tick(wall, mono time.Time) time.Duration {
 	if by.Abs() < stepSize {
 		return 0
 	}
-	c.stepped = mono
+	c.note(by, mono)
 	return by
+}
+
+// note: the clock was set by that much.
+func (c *clock) note(by time.Duration, mono time.Time) {
+	c.stepped = mono
+	c.back = c.back || by < 0
+	c.ahead += max(by, 0)
 }
 
 // ageless: the clock was set a moment ago, so that ages say nothing.

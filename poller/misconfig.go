@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"go.uber.org/zap"
+
+	"github.com/outboxd/outboxd/handler"
 )
 
 // sameAnswers is how many entries in a row must get the same refusal before it
@@ -15,8 +17,9 @@ var suspicious = map[string]bool{"http_401": true, "http_403": true, "http_404":
 
 // misconfigured pauses a tool whose downstream refuses one entry after the other
 // in the same way: the rest of the backlog must not die of it.
-func (p *Poller) misconfigured(c claim, o observation) {
-	if !p.tools.repeated(c.tool.Name, o.Code, suspicious[o.Code], c.held.ID) {
+func (p *Poller) misconfigured(c claim, o handler.Outcome) {
+	refused := o.Observed == handler.Rejected && suspicious[o.Code]
+	if !p.tools.repeated(c.tool.Name, o.Code, refused, c.held.ID) {
 		return
 	}
 	reason := "misconfigured: " + o.Code

@@ -65,8 +65,12 @@ type Poller struct {
 	tools    tools
 	attempts sync.WaitGroup
 
-	slots slots
-	clock clock
+	settling context.Context // of outcomes that cannot be recorded yet
+	abandon  context.CancelFunc
+
+	slots   slots
+	clock   clock
+	failing bool // the last pass could not look
 }
 
 // New returns a poller that does nothing until Run.
@@ -83,6 +87,7 @@ func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger)
 		finished: make(chan finish, o.Concurrency),
 		slots:    newSlots(o.Concurrency),
 	}
+	p.settling, p.abandon = context.WithCancel(context.Background())
 	p.work.Store(w)
 	return p
 }
@@ -106,8 +111,8 @@ func (p *Poller) CutOff() int { return int(p.cut.Load()) }
 const gatherTime = 300 * time.Microsecond
 
 // Run claims and works until ctx ends, then waits for what it has started. work
-// ends what runs: its outcomes are recorded all the same. Run returns an error
-// when the file is lost.
+// ends what runs: its outcomes are recorded all the same, unless the file does
+// not take them for long. Run returns an error when the file is lost.
 func (p *Poller) Run(ctx, work context.Context) error {
 	if err := p.begin(ctx); err != nil {
 		return err
@@ -117,9 +122,9 @@ func (p *Poller) Run(ctx, work context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return p.drain()
+			return p.drain(work)
 		case <-p.l.Dead():
-			return errors.Join(p.l.Err(), p.drain())
+			return errors.Join(p.l.Err(), p.drain(work))
 		case f := <-p.finished:
 			p.slots.reap(f)
 			if p.slots.gathering() {
@@ -132,7 +137,7 @@ func (p *Poller) Run(ctx, work context.Context) error {
 		p.reap()
 		next, err := p.pass(ctx, work)
 		if err != nil {
-			return errors.Join(err, p.drain())
+			return errors.Join(err, p.drain(work))
 		}
 		timer.Reset(next)
 	}
@@ -141,10 +146,27 @@ func (p *Poller) Run(ctx, work context.Context) error {
 // begin makes the tools known and credits them with the time in which no daemon
 // ran.
 func (p *Poller) begin(ctx context.Context) error {
-	if err := p.tools.load(ctx, p.l, p.Work().Registry.Names(), p.o.TookOver); err != nil {
-		return fmt.Errorf("load tools: %w", err)
+	var gone time.Duration
+	err := p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
+		if gone, err = down(tx); err != nil {
+			return err
+		}
+		if err := enter(tx, p.Work().Registry.Names()); err != nil {
+			return err
+		}
+		if p.o.TookOver && gone >= time.Second {
+			return excuse(tx, gone)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("enter tools: %w", err)
 	}
-	return nil
+	if gone < -stepSize {
+		p.clock.note(gone, time.Now())
+		p.stepped(gone)
+	}
+	return p.unpark(ctx)
 }
 
 // reap takes back every slot that is free by now.
@@ -159,10 +181,14 @@ func (p *Poller) reap() {
 	}
 }
 
-// drain waits for what runs.
-func (p *Poller) drain() error {
+// drain waits for what runs. Once work has ended, what cannot be recorded soon is
+// left to the next start.
+func (p *Poller) drain(work context.Context) error {
 	p.stopping.Store(true)
-	done := make(chan struct{})
+	extension := time.NewTimer(settleExtend)
+	extension.Stop()
+	defer extension.Stop()
+	cut, done := work.Done(), make(chan struct{})
 	go func() {
 		p.attempts.Wait()
 		close(done)
@@ -171,6 +197,11 @@ func (p *Poller) drain() error {
 		select {
 		case f := <-p.finished:
 			p.slots.reap(f)
+		case <-cut:
+			cut = nil
+			extension.Reset(settleExtend)
+		case <-extension.C:
+			p.abandon()
 		case <-done:
 			return nil
 		}

@@ -31,9 +31,9 @@ func (p *Poller) question(ctx context.Context, c claim) {
 	}
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	asked := p.l.Now()
-	ans := asker.Ask(asking, request(c, handler.Query))
-	p.o.Observer.Attempt(c.tool.Name, "query_"+string(ans.Found), p.l.Now().Sub(asked))
+	asked, began := p.l.Now(), time.Now()
+	ans := p.ask(asking, asker, c)
+	p.o.Observer.Attempt(c.tool.Name, "query_"+string(ans.Found), time.Since(began))
 	switch {
 	case ans.Found == handler.Applied:
 		p.deliver(c, ans.Result, ans.Reference, ans.Code)
@@ -42,6 +42,17 @@ func (p *Poller) question(ctx context.Context, c claim) {
 	default:
 		p.answered(c, ans, asked)
 	}
+}
+
+// ask puts the question. A panic of an Asker is no answer.
+func (p *Poller) ask(ctx context.Context, a handler.Asker, c claim) (ans handler.Answer) {
+	defer func() {
+		if v := recover(); v != nil {
+			ans = handler.Answer{Found: handler.NoAnswer, Code: codePanic, Err: panicked(v)}
+		}
+		p.complain(c, ans.Code, ans.Err)
+	}()
+	return a.Ask(ctx, request(c, handler.Query))
 }
 
 // unasked gives a question back that was not put, or not heard out.
@@ -84,7 +95,8 @@ func (j judge) answer(tx *ledger.Tx, ans handler.Answer, asked time.Time, ev ent
 		still.Event, still.Reason = entry.Conflict, deadletter.Conflict
 		return j.held.StillUnknown(tx, still)
 	case ans.Found == handler.NotApplied && asked.Before(j.due.OverAt):
-		still.Event, still.At = entry.TooEarly, j.due.OverAt
+		still.Event, still.At = entry.TooEarly, j.overAt()
+		still.Over = still.At
 		return j.held.StillUnknown(tx, still)
 	case ans.Found == handler.NotApplied && j.limits.Answerable(j.due):
 		at := j.limits.Now.Add(j.delay(j.due.Failures+1, ans.HasRetryAfter, ans.RetryAfter))
@@ -96,6 +108,15 @@ func (j judge) answer(tx *ledger.Tx, ans handler.Answer, asked time.Time, ev ent
 		still.At = j.limits.Now.Add(j.delay(j.due.Queries+1, ans.HasRetryAfter, ans.RetryAfter))
 	}
 	return j.held.StillUnknown(tx, still)
+}
+
+// overAt is when the attempt is known to be over. Where the clock was set back
+// since it was sent, that is counted from now.
+func (j judge) overAt() time.Time {
+	if latest := over(j.limits.Now, j.tool); j.due.OverAt.After(latest) {
+		return latest
+	}
+	return j.due.OverAt
 }
 
 // lateNothing: as nothing, of an attempt that has lost its lease.

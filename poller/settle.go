@@ -1,7 +1,6 @@
 package poller
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -14,8 +13,12 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// settleRetry is how long a settle that could not be committed waits.
-const settleRetry = 200 * time.Millisecond
+// A settle that could not be committed is tried again, more and more seldom.
+const (
+	settleRetry  = 200 * time.Millisecond
+	settlePause  = 5 * time.Second // the longest wait
+	settleExtend = 10 * time.Second
+)
 
 // settle records what an attempt came to. The transition is the fence: if the
 // token is no longer the entry's, only evidence is kept.
@@ -34,7 +37,6 @@ func (p *Poller) settle(c claim, o observation) {
 		return
 	}
 	p.settled(c, to, o.Code, err)
-	p.misconfigured(c, o)
 }
 
 // deliver records the receipt of a success.
@@ -60,12 +62,12 @@ func receipt(op *contract.Operation, result []byte, reference string) entry.Rece
 }
 
 // persist writes until it is committed or refused: an outcome that is known
-// must not be lost to a full disk or to somebody else's lock. It gives up only
-// with the file.
+// must not be lost to a full disk or to somebody else's lock. It gives up with
+// the file, or settleExtend after the drain limit.
 func (p *Poller) persist(fn func(*ledger.Tx) error) error {
 	uncertain := false
-	for {
-		err := p.l.Write(context.Background(), fn)
+	for wait := settleRetry; ; wait = min(2*wait, settlePause) {
+		err := p.l.Write(p.settling, fn)
 		switch {
 		case err == nil:
 			return nil
@@ -76,21 +78,27 @@ func (p *Poller) persist(fn func(*ledger.Tx) error) error {
 			return err
 		case p.l.Err() != nil:
 			return p.l.Err()
-		case errors.Is(err, ledger.ErrClosed):
+		case errors.Is(err, ledger.ErrClosed), p.settling.Err() != nil:
 			return err
 		}
 		uncertain = uncertain || errors.Is(err, ledger.ErrCommitUnknown)
 		p.log.Warn("outcome not recorded yet", zap.Error(err))
 		select {
 		case <-p.l.Dead():
-		case <-time.After(settleRetry):
+		case <-p.settling.Done():
+		case <-time.After(wait):
 		}
 	}
 }
 
-// undo gives back an entry of which nothing was handed over.
+// undo gives back an entry of which nothing was handed over. A mark that could
+// not tell whether it was committed may have been.
 func (p *Poller) undo(c claim) {
 	err := p.persist(c.held.Undo)
+	if errors.Is(err, entry.ErrStale) && c.held.State == entry.Claimed {
+		c.held.State = entry.Sending
+		err = p.persist(c.held.Undo)
+	}
 	if errors.Is(err, entry.ErrStale) {
 		p.stale(c)
 		return
@@ -123,11 +131,12 @@ func (p *Poller) stale(c claim) {
 	p.log.Warn("settle refused: somebody else has the entry", p.fields(c)...)
 }
 
-// settled tells everybody. An error here means that the file is lost: the entry
-// stands as it was marked, and the next start lapses it.
+// settled tells everybody. After an error, that the file is lost or could not be
+// written to the end, the entry stands as it was marked, and the next start
+// lapses it.
 func (p *Poller) settled(c claim, to entry.State, code string, err error) {
 	if err != nil {
-		p.log.Error("outcome lost with the database", p.fields(c, zap.String("code", code), zap.Error(err))...)
+		p.log.Error("outcome not recorded", p.fields(c, zap.String("code", code), zap.Error(err))...)
 		return
 	}
 	p.o.Observer.Settled(c.op.StatusRef)

@@ -2,21 +2,20 @@ package poller
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sort"
 	"sync"
 	"time"
 
+	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/ledger"
 )
 
 // ErrUnknownTool: no such tool is configured.
 var ErrUnknownTool = errors.New("no such tool is configured")
 
-// tools is what outbox_tool says, kept in memory: this process is the only one
-// that writes it while it runs.
+// tools is what outbox_tool said when it was last read, which is at every pass.
 type tools struct {
 	mu      sync.Mutex // guards what follows
 	rows    map[string]toolRow
@@ -36,45 +35,31 @@ type toolRow struct {
 	excused  time.Duration
 }
 
-// load reads the table, adds the tools that it lacks and credits those that
-// were not paused with the time in which no daemon ran, if one has just begun.
-func (t *tools) load(ctx context.Context, l *ledger.Ledger, names []string, began bool) error {
-	rows := map[string]toolRow{}
-	err := l.Write(ctx, func(tx *ledger.Tx) error {
-		clear(rows)
-		for _, name := range names {
-			if _, err := tx.Exec(`INSERT INTO outbox_tool (tool_name) VALUES (?) ON CONFLICT DO NOTHING`, name); err != nil {
-				return err
-			}
+// enter adds the tools that the table lacks.
+func enter(tx *ledger.Tx, names []string) error {
+	for _, name := range names {
+		if _, err := tx.Exec(`INSERT INTO outbox_tool (tool_name) VALUES (?) ON CONFLICT DO NOTHING`, name); err != nil {
+			return err
 		}
-		if began {
-			if err := excuseDown(tx); err != nil {
-				return err
-			}
-		}
-		return read(tx, rows)
-	})
-	if err != nil {
-		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rows = rows
 	return nil
 }
 
-// excuseDown credits the time since the last claim, whose token is its instant
-// in microseconds: nothing failed in it, so no entry ages by it.
-func excuseDown(tx *ledger.Tx) error {
+// down is the time since the last claim, whose token is its instant in
+// microseconds: nothing failed in it, so no entry ages by it. It is negative when
+// the clock was ahead then.
+func down(tx *ledger.Tx) (time.Duration, error) {
 	var last int64
-	if err := tx.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last); err != nil {
-		return err
+	err := tx.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last)
+	if err != nil || last == 0 {
+		return 0, err
 	}
-	down := tx.Now().Sub(time.UnixMicro(last))
-	if last == 0 || down < time.Second {
-		return nil
-	}
-	_, err := tx.Exec(`UPDATE outbox_tool SET excused_ms = excused_ms + ? WHERE paused = 0`, down)
+	return tx.Now().Sub(time.UnixMicro(last)), nil
+}
+
+// excuse credits the tools that are not paused: those are when they are resumed.
+func excuse(tx *ledger.Tx, by time.Duration) error {
+	_, err := tx.Exec(`UPDATE outbox_tool SET excused_ms = excused_ms + ? WHERE paused = 0`, by)
 	return err
 }
 
@@ -96,16 +81,11 @@ func (t *tools) row(name string) toolRow {
 	return t.rows[name]
 }
 
-func (t *tools) set(name string, row toolRow) {
+func (t *tools) set(rows map[string]toolRow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rows == nil {
-		t.rows = map[string]toolRow{}
-	}
-	t.rows[name] = row
+	t.rows = rows
 }
-
-func (t *tools) paused(name string) bool { return !t.row(name).pausedAt.IsZero() }
 
 func (t *tools) excused(name string) time.Duration { return t.row(name).excused }
 
@@ -124,13 +104,16 @@ func (t *tools) repeated(name, code string, suspicious bool, id int64) bool {
 	case s.last == id:
 		return false
 	}
-	s.last = id
-	s.n++
 	if t.refused == nil {
 		t.refused = map[string]streak{}
 	}
+	s.last = id
+	if s.n++; s.n == sameAnswers {
+		delete(t.refused, name) // whoever resumes the tool gets a new start
+		return true
+	}
 	t.refused[name] = s
-	return s.n == sameAnswers
+	return false
 }
 
 // ToolStatus is one tool as an operator sees it.
@@ -182,24 +165,13 @@ func (p *Poller) control(ctx context.Context, tool, statement, reason string) er
 	if _, ok := p.Work().Registry.Lookup(tool); !ok {
 		return ErrUnknownTool
 	}
-	var row toolRow
-	var excused int64
 	err := p.l.Write(ctx, func(tx *ledger.Tx) error {
-		if _, err := tx.Exec(statement, tool, reason, tx.Now()); err != nil {
-			return err
-		}
-		err := tx.One(`SELECT pause_reason, paused_at, excused_ms FROM outbox_tool WHERE tool_name = ?`, tool).
-			Scan(&row.reason, &row.pausedAt, &excused)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil // resumed before it was ever seen
-		}
+		_, err := tx.Exec(statement, tool, reason, tx.Now())
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("control tool: %w", err)
 	}
-	row.excused = time.Duration(excused) * time.Millisecond
-	p.tools.set(tool, row)
 	p.Wake()
 	return nil
 }
@@ -207,10 +179,31 @@ func (p *Poller) control(ctx context.Context, tool, statement, reason string) er
 // Swap puts a new snapshot in the place of the old one. What runs goes on with
 // the old one.
 func (p *Poller) Swap(ctx context.Context, w *Work) error {
-	if err := p.tools.load(ctx, p.l, w.Registry.Names(), false); err != nil {
-		return fmt.Errorf("load tools: %w", err)
+	err := p.l.Write(ctx, func(tx *ledger.Tx) error { return enter(tx, w.Registry.Names()) })
+	if err != nil {
+		return fmt.Errorf("enter tools: %w", err)
 	}
 	p.work.Store(w)
+	if err := p.unpark(ctx); err != nil {
+		return err
+	}
 	p.Wake()
+	return nil
+}
+
+// unparkBatch is how many intake rows one closure looks at again.
+const unparkBatch = 500
+
+// unpark has what applications wrote for tools that exist now looked at again.
+func (p *Poller) unpark(ctx context.Context) error {
+	for n := unparkBatch; n == unparkBatch; {
+		err := p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
+			n, err = intake.Unpark(tx, p.Work().Registry, unparkBatch)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("look at parked rows again: %w", err)
+		}
+	}
 	return nil
 }

@@ -93,10 +93,9 @@ func (j judge) next(o observation) time.Time {
 }
 
 func (j judge) delay(failures int, asked bool, wish time.Duration) time.Duration {
-	policy := j.tool.Retry.Backoff
-	d := policy.Delay(failures, j.seed())
+	d := j.tool.Retry.Backoff.Delay(failures, j.seed())
 	if asked {
-		d = max(d, min(wish, policy.Max))
+		d = max(d, min(wish, longest(j.tool)))
 	}
 	return d
 }

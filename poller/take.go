@@ -1,0 +1,79 @@
+package poller
+
+import (
+	"errors"
+	"time"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/deadletter"
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/intake"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// take claims the picked entries under fresh tokens, and reads the operations of
+// everything that this pass touches.
+func (f *finder) take(tx *ledger.Tx, picked []candidate) error {
+	ops, err := f.operations(tx, picked)
+	if err != nil || len(picked) == 0 {
+		return err
+	}
+	token, err := tx.Tokens(len(picked))
+	if err != nil {
+		return err
+	}
+	for i, c := range picked {
+		op := ops[c.due.ID]
+		if op == nil {
+			continue // it stays due; somebody deleted its operation, and audit names it
+		}
+		held, err := f.claim(tx, c, op, token+int64(i))
+		if errors.Is(err, entry.ErrStale) {
+			continue // it has moved since it was read: it is not ours to claim
+		}
+		if err != nil {
+			return err
+		}
+		f.claims = append(f.claims, claim{held, c.due, op, c.tool, f.work, f.began})
+	}
+	return nil
+}
+
+func (f *finder) operations(tx *ledger.Tx, picked []candidate) (map[int64]*contract.Operation, error) {
+	ids := make([]int64, 0, len(picked)+len(f.moves))
+	for _, c := range picked {
+		ids = append(ids, c.due.ID)
+	}
+	for _, m := range f.moves {
+		ids = append(ids, m.due.ID)
+	}
+	ops, err := intake.Load(tx, ids)
+	for i := range f.moves {
+		f.moves[i].op = ops[f.moves[i].due.ID]
+	}
+	return ops, err
+}
+
+func (f *finder) claim(tx *ledger.Tx, c candidate, op *contract.Operation, token int64) (entry.Held, error) {
+	l := entry.Lease{Token: token, Until: f.p.keeper.Until(tx.Now()), Over: over(tx.Now(), c.tool)}
+	if c.due.State == entry.Unknown {
+		return entry.Question(tx, c.due, l, false)
+	}
+	return entry.Take(tx, c.due, l, op.Effect.Marked())
+}
+
+// over is when a request sent at now is known to be over whatever is heard of
+// it: after its time limit and what the tool's query asks for on top.
+func over(now time.Time, t *contract.Tool) time.Time {
+	at := now.Add(t.Timeout)
+	if t.Query != nil {
+		at = at.Add(t.Query.NotBefore)
+	}
+	return at
+}
+
+// limits of a tool at this moment.
+func (p *Poller) limits(t *contract.Tool, now time.Time) deadletter.Limits {
+	return deadletter.Limits{Retry: t.Retry, KeyWindow: t.KeyWindow, Now: now,
+		Excused: p.tools.excused(t.Name), NoAge: p.ageless.Load()}
+}
