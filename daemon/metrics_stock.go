@@ -135,7 +135,7 @@ func (c *count) states(v *ledger.View) error {
 		c.entries[state] = n
 		return err
 	}, `SELECT state, count(*) FROM outbox_entry INDEXED BY outbox_entry_kept
-		WHERE state IN ('waiting', 'unknown', 'dead', 'discarded') GROUP BY state`)
+		WHERE (state = 'waiting' OR state = 'unknown' OR state = 'dead' OR state = 'discarded') GROUP BY state`)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (c *count) oldest(v *ledger.View, tools []string) error {
 		}
 	}
 	err := v.One(`SELECT MIN(unproven_since) FROM outbox_entry INDEXED BY outbox_entry_kept
-		WHERE state IN ('waiting', 'unknown', 'dead', 'discarded') AND state = 'unknown'`).Scan(&c.unproven)
+		WHERE (state = 'waiting' OR state = 'unknown' OR state = 'dead' OR state = 'discarded') AND state = 'unknown'`).Scan(&c.unproven)
 	if err != nil {
 		return fmt.Errorf("find oldest unknown entry: %w", err)
 	}

@@ -1,3 +1,6 @@
+-- No IN with three values or more in a CHECK or a partial index: SQLite builds a
+-- temporary table for it at every statement.
+
 CREATE TABLE outbox_meta (
   id             INTEGER PRIMARY KEY CHECK (id = 1),
   schema_version INTEGER NOT NULL,
@@ -49,7 +52,7 @@ CREATE TABLE outbox_operation (
   idempotency_key   TEXT    NOT NULL,
   arguments         TEXT    NOT NULL,
   request_sha256    BLOB    NOT NULL CHECK (length(request_sha256) = 32),
-  effect            TEXT    NOT NULL CHECK (effect IN ('idempotent', 'queryable', 'local', 'opaque')),
+  effect            TEXT    NOT NULL CHECK (effect = 'idempotent' OR effect = 'queryable' OR effect = 'local' OR effect = 'opaque'),
   wire_key          TEXT    NOT NULL,
   input_revision    TEXT    NOT NULL,
   output_revision   TEXT    NOT NULL,
@@ -73,8 +76,7 @@ CREATE TABLE outbox_operation (
 CREATE TABLE outbox_entry (
   operation_id   INTEGER PRIMARY KEY REFERENCES outbox_operation (id),
   tool_name      TEXT    NOT NULL,
-  state          TEXT    NOT NULL CHECK (state IN
-    ('waiting', 'pending', 'claimed', 'sending', 'unknown', 'delivered', 'dead', 'discarded')),
+  state          TEXT    NOT NULL,
   due_at         INTEGER,
   owner          INTEGER,
   token          INTEGER,
@@ -103,18 +105,20 @@ CREATE TABLE outbox_entry (
     WHEN 'waiting' THEN token IS NULL AND unproven_since IS NULL
     WHEN 'unknown' THEN (token IS NULL OR due_at IS NOT NULL) AND unproven_since IS NOT NULL AND reason IS NOT NULL
     WHEN 'dead'    THEN due_at IS NULL AND token IS NULL AND unproven_since IS NULL AND reason IS NOT NULL
-    ELSE due_at IS NULL AND token IS NULL END)
+    WHEN 'delivered' THEN due_at IS NULL AND token IS NULL
+    WHEN 'discarded' THEN due_at IS NULL AND token IS NULL
+    ELSE 0 END)
 ) STRICT;
 CREATE INDEX outbox_entry_due ON outbox_entry (tool_name, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX outbox_entry_kept ON outbox_entry (state, operation_id)
-  WHERE state IN ('waiting', 'unknown', 'dead', 'discarded');
+  WHERE state = 'waiting' OR state = 'unknown' OR state = 'dead' OR state = 'discarded';
 
 CREATE TABLE outbox_attempt (
   id           INTEGER PRIMARY KEY AUTOINCREMENT,
   operation_id INTEGER NOT NULL REFERENCES outbox_operation (id),
   attempt      INTEGER NOT NULL,
   round        INTEGER NOT NULL,
-  kind         TEXT    NOT NULL CHECK (kind IN ('outcome', 'lapse', 'late', 'query', 'blocked')),
+  kind         TEXT    NOT NULL CHECK (kind = 'outcome' OR kind = 'lapse' OR kind = 'late' OR kind = 'query' OR kind = 'blocked'),
   token        INTEGER NOT NULL,
   phase        TEXT    NOT NULL,
   class        TEXT    NOT NULL,
@@ -132,7 +136,7 @@ CREATE TABLE outbox_receipt (
   reference           TEXT,
   attempt             INTEGER NOT NULL,
   token               INTEGER NOT NULL,
-  how                 TEXT    NOT NULL CHECK (how IN ('fresh', 'receipt_reconciled', 'resolved')),
+  how                 TEXT    NOT NULL CHECK (how = 'fresh' OR how = 'receipt_reconciled' OR how = 'resolved'),
   at                  INTEGER NOT NULL
 ) STRICT;
 
