@@ -1,0 +1,119 @@
+package intake
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// Accepted is where an operation stands after Accept.
+type Accepted struct {
+	ID        int64
+	StatusRef string
+	State     entry.State // of a new one Pending
+	New       bool        // false: a repetition, and nothing was changed
+}
+
+// errNoEntry: the file was altered; audit names the operation.
+var errNoEntry = errors.New("the operation that has this key has no entry")
+
+// A new operation costs this statement, entry.Open's, and one look at its tool.
+// (RETURNING would join two of them, but makes a table to return from.)
+const insertSQL = `INSERT INTO outbox_operation
+	(status_ref, tenant_id, subject_id, tool_name, idempotency_key, arguments, request_sha256, effect, wire_key,
+	input_revision, output_revision, effect_revision, handler_revision, producer_revision, policy_revision,
+	provider, api_family, adapter_revision, response_id, call_id, not_before, session_id, turn, traceparent, accepted_at)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	ON CONFLICT (tenant_id, subject_id, tool_name, idempotency_key) DO NOTHING`
+
+// Accept stores a new operation with its entry. Where the scope and key exist,
+// the stored row decides: an equal request is answered with its present state,
+// any other with a *Conflict. It runs inside Write and may run more than once.
+func (p *Prepared) Accept(tx *ledger.Tx) (Accepted, error) {
+	args := append(p.args[:len(p.args):len(p.args)], tx.Now())
+	id, inserted, err := tx.Insert(insertSQL, args...)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("insert operation: %w", err)
+	}
+	if !inserted {
+		return p.again(tx)
+	}
+	begin := entry.Begin{Due: later(tx.Now(), p.op.NotBefore)}
+	if begin.Excused, err = excused(tx, p.op.Scope.Tool); err != nil {
+		return Accepted{}, err
+	}
+	if err := entry.Open(tx, id, p.op.Scope.Tool, begin); err != nil {
+		return Accepted{}, err
+	}
+	return Accepted{ID: id, StatusRef: p.op.StatusRef, State: entry.Pending, New: true}, nil
+}
+
+// excused is the time for which the tool's operations have not aged so far. What
+// a pause lasts is added to the total at its end.
+func excused(tx *ledger.Tx, tool string) (time.Duration, error) {
+	var ms int64
+	err := tx.One(`SELECT excused_ms + IIF(paused, MAX(0, ? - paused_at), 0) FROM outbox_tool WHERE tool_name = ?`,
+		tx.Now(), tool).Scan(&ms)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("read time excused: %w", err)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// again answers for an operation that exists: the row in the file is the
+// authority, whatever the caller remembers.
+func (p *Prepared) again(tx *ledger.Tx) (Accepted, error) {
+	stored, err := ByScope(tx, p.op.Scope)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("read operation again: %w", err)
+	}
+	if fields := differ(stored, &p.op); len(fields) > 0 {
+		return Accepted{}, &Conflict{Fields: fields}
+	}
+	a := Accepted{ID: stored.ID, StatusRef: stored.StatusRef}
+	err = tx.One(`SELECT state FROM outbox_entry WHERE operation_id = ?`, stored.ID).Scan(&a.State)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Accepted{}, errNoEntry
+	}
+	if err != nil {
+		return Accepted{}, fmt.Errorf("read state: %w", err)
+	}
+	return a, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// row gives the arguments of insertSQL but for the last, accepted_at.
+func row(op *contract.Operation) []any {
+	args := make([]any, 0, 25)
+	args = append(args, op.StatusRef, op.Scope.Tenant, op.Scope.Subject, op.Scope.Tool, op.Scope.Key,
+		string(op.Arguments), op.RequestSum[:], string(op.Effect), op.WireKey)
+	for _, f := range revisionFields(&op.Revisions) {
+		args = append(args, *f.value)
+	}
+	for _, f := range originFields(&op.Origin) {
+		args = append(args, null(*f.value))
+	}
+	var turn any
+	if op.Turn != 0 {
+		turn = op.Turn
+	}
+	return append(args, op.NotBefore, null(op.Session), turn, null(op.Trace))
+}
+
+func null(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
