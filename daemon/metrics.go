@@ -33,15 +33,15 @@ type metrics struct {
 	registry *prometheus.Registry
 	known    func(tool string) bool // set by handler, before anything is counted by tool
 
-	attempts    *prometheus.CounterVec
-	took        *prometheus.HistogramVec
-	staleOnes   *prometheus.CounterVec
-	lapses      prometheus.Counter
-	lag         prometheus.Histogram
-	unrenewed   prometheus.Counter
-	closures    prometheus.Histogram
-	commits     prometheus.Histogram
-	clockSteps  prometheus.Counter
+	attempts   *prometheus.CounterVec
+	took       *prometheus.HistogramVec
+	staleOnes  *prometheus.CounterVec
+	lapses     prometheus.Counter
+	lag        prometheus.Histogram
+	unrenewed  prometheus.Counter
+	closures   prometheus.Histogram
+	commits    prometheus.Histogram
+	clockSteps prometheus.Counter
 }
 
 func newMetrics() *metrics {
