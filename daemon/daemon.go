@@ -57,6 +57,9 @@ type daemon struct {
 // work, and otherwise what ended it.
 func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (err error) {
 	d, err := start(ctx, cfg, o, log)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // stopped before it had begun
+	}
 	if err != nil {
 		return err
 	}

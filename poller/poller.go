@@ -62,7 +62,7 @@ type Poller struct {
 	stopping atomic.Bool  // nothing that was not handed over may start any more
 	ageless  atomic.Bool  // the clock was set a moment ago
 	cut      atomic.Int64 // attempts that the drain limit ended
-	tools    tools
+	streaks  streaks
 	attempts sync.WaitGroup
 
 	settling context.Context // of outcomes that cannot be recorded yet
@@ -115,6 +115,9 @@ const gatherTime = 300 * time.Microsecond
 // not take them for long. Run returns an error when the file is lost.
 func (p *Poller) Run(ctx, work context.Context) error {
 	if err := p.begin(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before anything ran
+		}
 		return err
 	}
 	timer := time.NewTimer(0)
