@@ -12,7 +12,7 @@ const lapseSQL = `UPDATE outbox_entry SET
 	reason = IIF(state = 'sending' AND op.effect IN ('queryable', 'opaque'), 'lapsed', NULL),
 	owner = NULL, token = NULL, lapses = lapses + suspect, suspect = 1, changed_at = ?1
 	FROM (SELECT id, effect FROM outbox_operation WHERE id = ?2) AS op
-	WHERE operation_id = op.id AND state IN ('claimed', 'sending') AND token = ?3`
+	WHERE operation_id = op.id AND state = ?4 AND state IN ('claimed', 'sending') AND token = ?3`
 
 // Lapse ends a lease whose holder is gone, by the class that the operation was
 // accepted under: idempotent and local are due again, queryable is asked about,
@@ -24,7 +24,7 @@ func (h Held) Lapse(tx *ledger.Tx) error {
 		_, err := h.StillUnknown(tx, StillUnknown{Event: AskOver, At: tx.Now(), Evidence: lapsed("asked")})
 		return err
 	}
-	n, err := tx.Exec(lapseSQL, tx.Now(), h.ID, h.Token)
+	n, err := tx.Exec(lapseSQL, tx.Now(), h.ID, h.Token, h.State)
 	if err != nil {
 		return fmt.Errorf("lapse entry: %w", err)
 	}
