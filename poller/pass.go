@@ -66,7 +66,6 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 	}
 	p.failing = false
 	p.slots.backlog = f.more
-	p.tools.set(f.tools)
 	for _, c := range f.claims {
 		p.start(work, c)
 	}

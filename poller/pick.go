@@ -104,7 +104,7 @@ func (f *finder) move(tx *ledger.Tx, c candidate) (bool, error) {
 	case c.due.State != entry.Pending:
 		return false, nil
 	}
-	reason := f.p.limits(c.tool, tx.Now()).AtClaim(c.due)
+	reason := f.p.limits(c.tool, tx.Now(), f.tools[c.tool.Name].excused).AtClaim(c.due)
 	if reason == "" {
 		return false, nil
 	}

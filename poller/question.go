@@ -66,7 +66,11 @@ func (p *Poller) unasked(c claim) {
 func (p *Poller) answered(c claim, ans handler.Answer, asked time.Time) {
 	ev := entry.Evidence{Kind: entry.Query, Phase: "asked", Class: string(ans.Found), Code: ans.Code, Excerpt: ans.Excerpt}
 	p.settleQuestion(c, ev, func(tx *ledger.Tx) (entry.State, error) {
-		return p.judge(tx, c).answer(tx, ans, asked, ev)
+		j, err := p.judge(tx, c)
+		if err != nil {
+			return "", err
+		}
+		return j.answer(tx, ans, asked, ev)
 	})
 }
 

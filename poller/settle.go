@@ -29,7 +29,11 @@ func (p *Poller) settle(c claim, o observation) {
 	}
 	var to entry.State
 	err := p.persist(func(tx *ledger.Tx) (err error) {
-		to, err = p.judge(tx, c).settle(tx, o)
+		j, err := p.judge(tx, c)
+		if err != nil {
+			return err
+		}
+		to, err = j.settle(tx, o)
 		return err
 	})
 	if errors.Is(err, entry.ErrStale) {
@@ -111,7 +115,10 @@ func (p *Poller) undo(c claim) {
 func (p *Poller) late(c claim, o observation) {
 	p.stale(c)
 	err := p.persist(func(tx *ledger.Tx) error {
-		j := p.judge(tx, c)
+		j, err := p.judge(tx, c)
+		if err != nil {
+			return err
+		}
 		ev := j.evidence(o)
 		ev.Kind = entry.Late
 		if o.Observed == handler.TryAgain || o.Observed == handler.NotSent || o.Observed == handler.Rejected {

@@ -73,7 +73,7 @@ func over(now time.Time, t *contract.Tool) time.Time {
 }
 
 // limits of a tool at this moment.
-func (p *Poller) limits(t *contract.Tool, now time.Time) deadletter.Limits {
+func (p *Poller) limits(t *contract.Tool, now time.Time, excused time.Duration) deadletter.Limits {
 	return deadletter.Limits{Retry: t.Retry, KeyWindow: t.KeyWindow, Now: now,
-		Excused: p.tools.excused(t.Name), NoAge: p.ageless.Load()}
+		Excused: excused, NoAge: p.ageless.Load()}
 }

@@ -2,10 +2,10 @@ package poller
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sort"
-	"sync"
 	"time"
 
 	"github.com/outboxd/outboxd/intake"
@@ -15,20 +15,7 @@ import (
 // ErrUnknownTool: no such tool is configured.
 var ErrUnknownTool = errors.New("no such tool is configured")
 
-// tools is what outbox_tool said when it was last read, which is at every pass.
-type tools struct {
-	mu      sync.Mutex // guards what follows
-	rows    map[string]toolRow
-	refused map[string]streak
-}
-
-// streak is how many entries in a row were refused in the same way.
-type streak struct {
-	code string
-	last int64 // the entry
-	n    int
-}
-
+// toolRow is what outbox_tool says of one tool.
 type toolRow struct {
 	reason   string
 	pausedAt time.Time // zero: not paused
@@ -75,45 +62,14 @@ func read(q ledger.Querier, rows map[string]toolRow) error {
 	}, `SELECT tool_name, pause_reason, paused_at, excused_ms FROM outbox_tool`)
 }
 
-func (t *tools) row(name string) toolRow {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.rows[name]
-}
-
-func (t *tools) set(rows map[string]toolRow) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rows = rows
-}
-
-func (t *tools) excused(name string) time.Duration { return t.row(name).excused }
-
-// repeated counts a suspicious refusal and reports whether it is one too many;
-// every other outcome ends the streak.
-func (t *tools) repeated(name, code string, suspicious bool, id int64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.refused[name]
-	switch {
-	case !suspicious:
-		delete(t.refused, name)
-		return false
-	case s.code != code:
-		s = streak{code: code}
-	case s.last == id:
-		return false
+// excused is the paused and down time of one tool, in all.
+func excused(q ledger.Querier, tool string) (time.Duration, error) {
+	var ms int64
+	err := q.One(`SELECT excused_ms FROM outbox_tool WHERE tool_name = ?`, tool).Scan(&ms)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
 	}
-	if t.refused == nil {
-		t.refused = map[string]streak{}
-	}
-	s.last = id
-	if s.n++; s.n == sameAnswers {
-		delete(t.refused, name) // whoever resumes the tool gets a new start
-		return true
-	}
-	t.refused[name] = s
-	return false
+	return time.Duration(ms) * time.Millisecond, err
 }
 
 // ToolStatus is one tool as an operator sees it.

@@ -18,12 +18,13 @@ type judge struct {
 	tool   *contract.Tool // today's
 }
 
-func (p *Poller) judge(tx *ledger.Tx, c claim) judge {
+func (p *Poller) judge(tx *ledger.Tx, c claim) (judge, error) {
 	tool := c.tool
 	if today, ok := p.Work().Registry.Lookup(tool.Name); ok {
 		tool = today
 	}
-	return judge{c, p.limits(tool, tx.Now()), tool}
+	excused, err := excused(tx, tool.Name)
+	return judge{c, p.limits(tool, tx.Now(), excused), tool}, err
 }
 
 // settle moves the entry as the observation asks for. Success is settled
