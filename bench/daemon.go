@@ -177,7 +177,17 @@ func socket(ctx context.Context, s spec) (m metrics, err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	notBefore := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	return s.submit(ctx, func(ctx context.Context, seq int) error { return d.submit(ctx, seq, 0, notBefore) })
+	before, err := usageOf(d.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	m, err = s.submit(ctx, func(ctx context.Context, seq int) error { return d.submit(ctx, seq, 0, notBefore) })
+	if err != nil {
+		return nil, err
+	}
+	after, err := usageOf(d.cmd.Process.Pid)
+	m["daemon_us"] = 1e6 * (after.cpu - before.cpu) / float64(s.N+warmUp)
+	return m, err
 }
 
 // idle: a daemon with a past and a future, and nothing to do now.

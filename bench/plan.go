@@ -130,6 +130,7 @@ var figures = []figure{
 	{"accept over the socket, 8 clients", socket8, "per_s", "/s", "", []need{{atLeast: 4_000}}},
 	{"– a call, median", socket8, "call_p50", "ms", "", nil},
 	{"– a call, p99", socket8, "call_p99", "ms", "", nil},
+	{"– the daemon's CPU for each", socket8, "daemon_us", "µs", "", nil},
 	{"accept over the socket, 16 clients", socket16, "per_s", "/s", "", []need{{atLeast: 4_000}}},
 	{"– a call, p99", socket16, "call_p99", "ms", "", nil},
 	{"idle: CPU of one core", idleN, "cpu_pct", "%", "", []need{{below: .3}}},
