@@ -18,7 +18,7 @@ type Access struct {
 // grant is what one uid may submit, and therefore see.
 type grant struct {
 	scopes []config.Scope
-	filter string // the scopes as JSON, for statements
+	filter string // the scopes for statements, as filterOf has them
 }
 
 // NewAccess makes the rules of a configuration. Principals of one uid add up.
@@ -35,15 +35,17 @@ func NewAccess(operators config.Operators, principals []config.Principal) *Acces
 
 const anyone = "*" // any tenant, or any subject
 
+// filterOf is a row of tenant, subject and tool for each tool of each scope; an
+// empty tool is any.
 func filterOf(scopes []config.Scope) string {
-	type row struct {
-		Tenant  string   `json:"tenant"`
-		Subject string   `json:"subject"`
-		Tools   []string `json:"tools"`
-	}
-	rows := make([]row, len(scopes))
-	for i, s := range scopes {
-		rows[i] = row(s)
+	rows := [][3]string{}
+	for _, s := range scopes {
+		if len(s.Tools) == 0 {
+			rows = append(rows, [3]string{s.Tenant, s.Subject, ""})
+		}
+		for _, tool := range s.Tools {
+			rows = append(rows, [3]string{s.Tenant, s.Subject, tool})
+		}
 	}
 	b, err := json.Marshal(rows)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestSubmitNeedsAScopeOfTheCaller(t *testing.T) {
 			}
 			continue
 		}
-		p := wants(t, fmt.Sprintf("uid %d for %s/%s/%s", c.uid, c.tenant, c.subject, c.tool), err, 403, "AUTHORIZATION_DENIED")
+		p := refused(t, fmt.Sprintf("uid %d for %s/%s/%s", c.uid, c.tenant, c.subject, c.tool), err, 403, "AUTHORIZATION_DENIED")
 		if p.Exit() != 1 {
 			t.Errorf("exit %d, want 1", p.Exit())
 		}
@@ -107,8 +107,8 @@ func TestWhatIsNotYoursIsAnsweredAsWhatDoesNotExist(t *testing.T) {
 			},
 		}
 		for name, call := range calls {
-			theirs := wants(t, name, call(ref), 404, "NOT_FOUND")
-			if d := cmp.Diff(wants(t, name, call(missing), 404, "NOT_FOUND"), theirs); d != "" {
+			theirs := refused(t, name, call(ref), 404, "NOT_FOUND")
+			if d := cmp.Diff(refused(t, name, call(missing), 404, "NOT_FOUND"), theirs); d != "" {
 				t.Errorf("uid %d can tell by %s (-nothing +another's):\n%s", uid, name, d)
 			}
 		}

@@ -93,8 +93,8 @@ func (l line) checkAsked(t *testing.T, w *world, want api.Answer) {
 		}
 	}
 	res, _ := w.raw("GET", "/v1/operations/"+want.StatusRef, nil, "")
-	if res.StatusCode != l.asked.http {
-		t.Errorf("status of %s: HTTP %d, want %d", l.place, res.StatusCode, l.asked.http)
+	if res.status != l.asked.http {
+		t.Errorf("status of %s: HTTP %d, want %d", l.place, res.status, l.asked.http)
 	}
 }
 
@@ -117,8 +117,8 @@ func (l line) checkSubmitted(t *testing.T, w *world, want api.Answer) {
 		t.Errorf("dispatch of %s: exit %d, want %d", l.place, exit, l.dispatched.exit)
 	}
 	res, _ := w.raw("POST", "/v1/operations", map[string]string{"Content-Type": "application/json"}, caseText(l.tool, l.place))
-	if res.StatusCode != l.submitted.http {
-		t.Errorf("submit of %s: HTTP %d, want %d", l.place, res.StatusCode, l.submitted.http)
+	if res.status != l.submitted.http {
+		t.Errorf("submit of %s: HTTP %d, want %d", l.place, res.status, l.submitted.http)
 	}
 }
 
@@ -152,8 +152,8 @@ func TestNewOperationIsAcceptedWith202(t *testing.T) {
 		t.Errorf("submit says due at %s, status %s (%v)", got.DueAt, again.DueAt, err)
 	}
 	res, body := w.raw("POST", "/v1/operations", map[string]string{"Content-Type": "application/json"}, caseText(opaque, "order-2"))
-	if res.StatusCode != 202 {
-		t.Errorf("got HTTP %d, want 202: %s", res.StatusCode, body)
+	if res.status != 202 {
+		t.Errorf("got HTTP %d, want 202: %s", res.status, body)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	w := newWorld(t, script{})
 	for _, ref := range []string{"0199c0de-0000-7000-8000-000000000000", "x", "%00", "..%2f.."} {
 		_, err := w.client.Status(context.Background(), ref, 0)
-		p := wants(t, "status of "+ref, err, 404, "NOT_FOUND")
+		p := refused(t, "status of "+ref, err, 404, "NOT_FOUND")
 		if p.Gate != api.Block || p.Exit() != 1 {
 			t.Errorf("status of %s: gate %q, exit %d, want BLOCK, 1", ref, p.Gate, p.Exit())
 		}
@@ -181,7 +181,7 @@ func TestSameKeyForAnotherRequestIsAConflictThatNamesFieldsOnly(t *testing.T) {
 	other.Call.Arguments = []byte(`{"order":"secret-18"}`)
 	other.Session, other.Turn = "s", 1
 	_, err := w.client.Submit(context.Background(), other, 0)
-	p := wants(t, "submit of another request", err, 409, "IDEMPOTENCY_CONFLICT")
+	p := refused(t, "submit of another request", err, 409, "IDEMPOTENCY_CONFLICT")
 	if d := cmp.Diff([]string{"arguments", "session", "turn"}, p.Fields); d != "" {
 		t.Errorf("fields (-want +got):\n%s", d)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"path"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,10 @@ func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "outboxd/"+s.d.Version)
 	if foreign(r) {
 		writeProblem(w, problem("FOREIGN_ORIGIN"))
+		return
+	}
+	if asked := r.URL.EscapedPath(); asked != path.Clean(asked) {
+		writeProblem(w, problem("NO_SUCH_ROUTE")) // the mux would redirect, which nobody follows
 		return
 	}
 	if _, pattern := s.mux.Handler(r); pattern == "" {

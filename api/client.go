@@ -28,7 +28,7 @@ func NewClient(transport http.RoundTripper) *Client {
 	}}}
 }
 
-// ErrAmbiguous: several operations have this tool and key, of different tenants
+// ErrAmbiguous says that several operations have this tool and key, of different tenants
 // or subjects.
 var ErrAmbiguous = errors.New("several operations have this tool and key: name the status_ref, or tenant and subject")
 

@@ -11,3 +11,13 @@ var ProblemOf = problemOf
 
 // Fail answers a request with an error.
 var Fail = (*API).fail
+
+// Waiting reports whether somebody waits for the operation.
+func (s *API) Waiting(ref string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.refs[ref]) > 0
+}
+
+// MaxPerUID is how many connections one uid may have.
+const MaxPerUID = maxPerUID

@@ -87,34 +87,36 @@ type pageQuery struct {
 // the caller may see, ?2 the id behind which the page begins, ?3 the tool, ?4 how
 // many rows.
 const (
-	listed = `SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_name, o.idempotency_key, o.accepted_at,
+	listed = `WITH scope AS MATERIALIZED
+	(SELECT value ->> 0 AS tenant, value ->> 1 AS subject, value ->> 2 AS tool FROM json_each(IIF(?1 = '', '[]', ?1)))
+	SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_name, o.idempotency_key, o.accepted_at,
 	e.state, e.due_at, e.attempts, e.reason `
 
-	visible = ` AND (?1 = '' OR EXISTS (SELECT 1 FROM json_each(?1) AS s
-	WHERE s.value ->> 'tenant' IN ('*', o.tenant_id) AND s.value ->> 'subject' IN ('*', o.subject_id)
-	AND (json_array_length(s.value, '$.tools') = 0
-		OR o.tool_name IN (SELECT t.value FROM json_each(s.value, '$.tools') AS t))))`
-
-	operationOf = ` CROSS JOIN outbox_operation AS o ON o.id = e.operation_id `
+	visible = ` AND (?1 = '' OR EXISTS (SELECT 1 FROM scope WHERE tenant IN ('*', o.tenant_id)
+	AND subject IN ('*', o.subject_id) AND tool IN ('', o.tool_name)))`
 
 	// keptSQL: one of the states that stay; ?5.
-	keptSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_kept` + operationOf + `
-	WHERE e.state = ?5 AND e.state IN ('waiting', 'unknown', 'dead', 'discarded') AND e.operation_id > ?2
+	keptSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_kept
+	CROSS JOIN outbox_operation AS o ON o.id = e.operation_id
+	WHERE e.state = ?5 AND (e.state = 'waiting' OR e.state = 'unknown' OR e.state = 'dead' OR e.state = 'discarded') AND e.operation_id > ?2
 	AND (?3 = '' OR e.tool_name = ?3)` + visible + ` ORDER BY e.operation_id LIMIT ?4`
 
-	// liveSQL: some of the states of what is worked on; ?5 as a JSON array.
-	liveSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_due` + operationOf + `
-	WHERE e.due_at IS NOT NULL AND e.operation_id > ?2 AND (?3 = '' OR e.tool_name = ?3)
-	AND e.state IN (SELECT value FROM json_each(?5))` + visible + ` ORDER BY e.operation_id LIMIT ?4`
-
+	// liveSQL: some of the states of what is worked on; ?5 as a JSON array. What
+	// there is of it is looked through for the oldest, so little is read of each.
+	liveSQL = listed + `FROM (SELECT l.operation_id AS id FROM outbox_entry AS l INDEXED BY outbox_entry_due
+		WHERE l.due_at IS NOT NULL AND (?3 = '' OR l.tool_name = ?3)` + liveOf
 	// toolSQL is liveSQL for one tool.
-	toolSQL = listed + `FROM outbox_entry AS e INDEXED BY outbox_entry_due` + operationOf + `
-	WHERE e.tool_name = ?3 AND e.due_at IS NOT NULL AND e.operation_id > ?2
-	AND e.state IN (SELECT value FROM json_each(?5))` + visible + ` ORDER BY e.operation_id LIMIT ?4`
+	toolSQL = listed + `FROM (SELECT l.operation_id AS id FROM outbox_entry AS l INDEXED BY outbox_entry_due
+		WHERE l.due_at IS NOT NULL AND l.tool_name = ?3` + liveOf
+	liveOf = ` AND l.operation_id > ?2 AND l.state IN (SELECT value FROM json_each(?5))
+		AND (?1 = '' OR EXISTS (SELECT 1 FROM outbox_operation AS o WHERE o.id = l.operation_id` + visible + `))
+		ORDER BY l.operation_id LIMIT ?4) AS page
+	CROSS JOIN outbox_operation AS o ON o.id = page.id
+	CROSS JOIN outbox_entry AS e ON e.operation_id = page.id ORDER BY page.id`
 
 	// orderSQL: in the order of acceptance; ?5 is one state, or empty.
 	orderSQL = listed + `FROM outbox_operation AS o CROSS JOIN outbox_entry AS e ON e.operation_id = o.id
-	WHERE o.id > ?2 AND (?3 = '' OR o.tool_name = ?3) AND (?5 = '' OR e.state = ?5)` + visible + `
+	WHERE o.id > ?2 AND (?3 = '' OR o.tool_name = ?3)` + visible + ` AND (?5 = '' OR e.state = ?5)
 	ORDER BY o.id LIMIT ?4`
 
 	// scopeSQL: the one operation of a scope; ?5 to ?7 tenant, subject and key.

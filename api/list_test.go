@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -41,8 +42,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	for name, want := range map[string][]string{
 		"status":   {"SEARCH o USING INDEX sqlite_autoindex_outbox_operation_1 (status_ref=?)", "SEARCH e USING INTEGER PRIMARY KEY", "SEARCH r USING INTEGER PRIMARY KEY"},
 		"kept":     {"SEARCH e USING INDEX outbox_entry_kept (state=? AND operation_id>?)", "SEARCH o USING INTEGER PRIMARY KEY"},
-		"live":     {"SCAN e USING INDEX outbox_entry_due", "SEARCH o USING INTEGER PRIMARY KEY"},
-		"tool":     {"SEARCH e USING INDEX outbox_entry_due (tool_name=? AND due_at>?)", "SEARCH o USING INTEGER PRIMARY KEY"},
+		"live":     {"SCAN l USING INDEX outbox_entry_due", "SEARCH o USING INTEGER PRIMARY KEY"},
+		"tool":     {"SEARCH l USING INDEX outbox_entry_due (tool_name=? AND due_at>?)", "SEARCH o USING INTEGER PRIMARY KEY"},
 		"order":    {"SEARCH o USING INTEGER PRIMARY KEY (rowid>?)", "SEARCH e USING INTEGER PRIMARY KEY"},
 		"scope":    {"SEARCH o USING INDEX sqlite_autoindex_outbox_operation_2 (tenant_id=? AND subject_id=? AND tool_name=? AND idempotency_key=?"},
 		"key":      {"SEARCH o USING INTEGER PRIMARY KEY (rowid=?)", "SCAN k USING COVERING INDEX sqlite_autoindex_outbox_operation_2"},
@@ -57,13 +58,16 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		}
 		for _, line := range strings.Split(plan, "\n") {
 			sorts := strings.Contains(line, "TEMP B-TREE") && !slices.Contains([]string{"live", "tool", "attempts"}, name)
-			scans := strings.HasPrefix(line, "SCAN") && !strings.Contains(line, "INDEX") && !strings.Contains(line, "VIRTUAL TABLE") && !strings.Contains(line, "subquery")
+			scans := strings.HasPrefix(line, "SCAN") && !strings.Contains(line, "INDEX") && !slices.Contains(small, line)
 			if sorts || scans {
 				t.Errorf("%s: %q in the plan\n%s", name, line, plan)
 			}
 		}
 	}
 }
+
+// small are the scans of what the statement itself has made.
+var small = []string{"SCAN scope", "SCAN page", "SCAN json_each VIRTUAL TABLE", "SCAN (subquery-1)"}
 
 // everything places two operations in each state and gives their references in
 // the order of acceptance, with their states.
@@ -182,7 +186,7 @@ func TestOneOperationIsFoundByToolAndKey(t *testing.T) {
 	if _, err := w.client.Submit(context.Background(), other, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.client.Find(context.Background(), api.Filter{Tool: opaque, Key: "order-1"}); err != api.ErrAmbiguous {
+	if _, err := w.client.Find(context.Background(), api.Filter{Tool: opaque, Key: "order-1"}); !errors.Is(err, api.ErrAmbiguous) {
 		t.Errorf("find one of two: got %v, want ErrAmbiguous", err)
 	}
 }
@@ -205,7 +209,7 @@ func TestMisspeltFiltersDoNotMeanEverything(t *testing.T) {
 			t.Errorf("status?%s: got %s, want INPUT_INVALID", q, body)
 		}
 	}
-	if res, body := w.raw("GET", "/v1/operations?state="+url.QueryEscape("dead,unknown")+"&state=pending", nil, ""); res.StatusCode != 200 {
+	if res, body := w.raw("GET", "/v1/operations?state="+url.QueryEscape("dead,unknown")+"&state=pending", nil, ""); res.status != 200 {
 		t.Errorf("several states: %s", body)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// ErrSocketInUse: another process answers on the socket.
+// ErrSocketInUse says that another process answers on the socket.
 var ErrSocketInUse = errors.New("another process listens on this socket")
 
-// ErrNotSocket: the path names something that is no socket; it is left alone.
+// ErrNotSocket says that the path names something else, which is left alone.
 var ErrNotSocket = errors.New("the socket's path names a file that is no socket")
 
 // How many connections there may be, of all peers and of one uid. One too many
@@ -36,7 +36,7 @@ func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on socket: %w", withoutPath(err))
 	}
-	defer os.RemoveAll(dir) // empty by then; one that stays is of no use to anybody
+	defer func() { _ = os.RemoveAll(dir) }() // what stays is of no use to anybody
 	l, err := listenIn(dir, path, mode)
 	if err != nil {
 		return nil, fmt.Errorf("listen on socket: %w", withoutPath(err))
@@ -119,7 +119,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		peer, err := credentials(c)
 		if err != nil || !l.enter(peer.UID) {
-			c.Close() // nobody, or too many: it says nothing and takes nothing
+			_ = c.Close() // nobody, or too many: it says nothing and takes nothing
 			continue
 		}
 		return &conn{UnixConn: c, peer: peer, leave: sync.OnceFunc(func() { l.leave(peer.UID) })}, nil

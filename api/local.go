@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// ErrUnanswered: the call was cut off. Whether it took place is not known.
+// ErrUnanswered says that the call was cut off. Whether it took place is not known.
 var ErrUnanswered = errors.New("no answer: whether the call took place is not known")
 
 // Local is a transport that calls the handler in this process, as the given uid
@@ -42,7 +42,7 @@ func (l *local) RoundTrip(r *http.Request) (res *http.Response, err error) {
 		if p == nil {
 			return
 		}
-		if p != http.ErrAbortHandler {
+		if cut, _ := p.(error); !errors.Is(cut, http.ErrAbortHandler) {
 			panic(p)
 		}
 		res, err = nil, errors.Join(ErrUnanswered, r.Context().Err())

@@ -70,7 +70,7 @@ var kinds = map[string]struct {
 	"DISK_FULL":              {http.StatusInsufficientStorage, "", ledger.ErrDiskFull.Error()},
 	"DATABASE_BUSY":          {http.StatusServiceUnavailable, "", "the database's write lock, or a free reader, was not to be had in time; nothing was done"},
 	"DATABASE_REPLACED":      {http.StatusServiceUnavailable, "", ledger.ErrReplaced.Error()},
-	"CLOSED":                 {http.StatusServiceUnavailable, "", "the daemon is stopping"},
+	"CLOSED":                 {http.StatusServiceUnavailable, "", "the database is closing, or open for reading only"},
 	"STORE_CONTRACT_ERROR":   {http.StatusInternalServerError, "", "a stored row is not what was written: run outboxd audit"},
 	"INTERNAL_ERROR":         {http.StatusInternalServerError, "", "see the daemon's log"},
 }

@@ -107,9 +107,9 @@ func (s *API) accept(ctx context.Context, r intake.Request) (a intake.Accepted, 
 		return a, at, refusal(err)
 	}
 	if r.NotBefore.After(at) {
-		at = r.NotBefore
+		at = r.NotBefore.Add(time.Millisecond - 1) // intake rounds up
 	}
-	return a, at.Truncate(time.Millisecond), nil
+	return a, at.UTC().Truncate(time.Millisecond), nil
 }
 
 // refusal is the problem of a request that intake refuses; other errors stay.

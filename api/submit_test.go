@@ -3,6 +3,8 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -21,10 +23,10 @@ var asJSON = map[string]string{"Content-Type": "application/json"}
 func (w *world) post(body string) (status int, p api.Problem) {
 	w.t.Helper()
 	res, text := w.raw("POST", "/v1/operations", asJSON, body)
-	if err := json.Unmarshal([]byte(text), &p); err != nil && res.StatusCode >= 400 {
+	if err := json.Unmarshal([]byte(text), &p); err != nil && res.status >= 400 {
 		w.t.Fatalf("answer to %.80s is no problem: %s", body, text)
 	}
-	return res.StatusCode, p
+	return res.status, p
 }
 
 func (w *world) count() (n int) {
@@ -148,7 +150,7 @@ func TestEqualJSONIsARepetition(t *testing.T) {
 func TestUnknownToolsAreNamedInTheAnswer(t *testing.T) {
 	w := newWorld(t, script{})
 	_, err := w.client.Submit(context.Background(), aCase("no_such", "order-1"), 0)
-	p := wants(t, "submit to no tool", err, 422, "TOOL_UNKNOWN")
+	p := refused(t, "submit to no tool", err, 422, "TOOL_UNKNOWN")
 	if len(p.Errors) != 1 || p.Errors[0].Path != "tool_name" || p.Exit() != 2 {
 		t.Errorf("got %+v", p)
 	}
@@ -182,10 +184,14 @@ func TestParallelSubmitsOfOneKeyAreOneOperation(t *testing.T) {
 func TestNotBeforeIsWhenItIsDue(t *testing.T) {
 	w := newWorld(t, script{})
 	c := aCase(opaque, "order-1")
-	c.NotBefore = time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	whole := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	c.NotBefore = whole.Add(-time.Microsecond).In(time.FixedZone("", 3600))
 	a, err := w.client.Submit(context.Background(), c, 0)
-	if err != nil || !a.DueAt.Equal(c.NotBefore) {
-		t.Errorf("due at %s (%v), want %s", a.DueAt, err, c.NotBefore)
+	if err != nil || !a.DueAt.Equal(whole) {
+		t.Errorf("due at %s (%v), want %s", a.DueAt, err, whole)
+	}
+	if b, err := w.client.Status(context.Background(), a.StatusRef, 0); err != nil || !b.DueAt.Equal(whole) {
+		t.Errorf("status: due at %s (%v), want %s", b.DueAt, err, whole)
 	}
 }
 
@@ -205,6 +211,42 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
+func TestBodiesWithoutALengthAreReadAndBoundedToo(t *testing.T) {
+	w := newWorld(t, script{})
+	for body, want := range map[string]int{caseText(opaque, "order-1"): 202, strings.Repeat(" ", api.MaxBody+1): 413, "": 422} {
+		r, err := http.NewRequest("POST", "http://outboxd/v1/operations", io.MultiReader(strings.NewReader(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		transport := api.Socket(w.socket)
+		res, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != want {
+			t.Errorf("%d bytes: got %d, want %d", len(body), res.StatusCode, want)
+		}
+		res.Body.Close()
+		transport.CloseIdleConnections()
+	}
+}
+
+func TestRawCasesAreCheckedByTheServer(t *testing.T) {
+	w := newWorld(t, script{})
+	a, err := w.client.SubmitRaw(context.Background(), []byte(caseText(opaque, "order-1")), 0)
+	if err != nil || a.Code != "ACCEPTED" {
+		t.Errorf("got %+v, %v, want ACCEPTED", a, err)
+	}
+	for _, body := range []string{"", "null", "{", `{"a":1}`, `{"principal":{"tenant_id":"acme"}}`} {
+		_, err := w.client.SubmitRaw(context.Background(), []byte(body), 0)
+		p := refused(t, body, err, 422, "INPUT_INVALID")
+		if !strings.HasPrefix(p.Error(), "INPUT_INVALID: ") || !strings.Contains(p.Error(), "allowed: ") {
+			t.Errorf("%s: the error reads %q", body, p)
+		}
+	}
+}
+
 func TestAnswersAndProblemsHoldNoPayload(t *testing.T) {
 	w := newWorld(t, script{})
 	for _, body := range []string{
@@ -212,8 +254,8 @@ func TestAnswersAndProblemsHoldNoPayload(t *testing.T) {
 		caseText(opaque, "secret "), `{"turn":"secret"}`, `{"not_before":"secret"}`,
 		caseText(opaque, "k") + "secret",
 	} {
-		if res, text := w.raw("POST", "/v1/operations", asJSON, body); res.StatusCode != 422 || strings.Contains(text, "secret") {
-			t.Errorf("%s: got %d %s", body, res.StatusCode, text)
+		if res, text := w.raw("POST", "/v1/operations", asJSON, body); res.status != 422 || strings.Contains(text, "secret") {
+			t.Errorf("%s: got %d %s", body, res.status, text)
 		}
 	}
 }
@@ -225,7 +267,7 @@ func TestBusyDatabaseIsSaidInTimeAndNothingIsAccepted(t *testing.T) {
 	w := newWorld(t, script{})
 	unlock := w.lockOut()
 	_, err := w.client.Submit(context.Background(), aCase(opaque, "order-1"), 0)
-	p := wants(t, "submit during a foreign transaction", err, 503, "DATABASE_BUSY")
+	p := refused(t, "submit during a foreign transaction", err, 503, "DATABASE_BUSY")
 	if p.Exit() != 2 {
 		t.Errorf("exit %d, want 2", p.Exit())
 	}

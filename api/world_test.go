@@ -263,7 +263,13 @@ func aCase(tool, key string) api.Case {
 }
 
 // wants fails unless err is the problem with this code and status.
-func wants(t testing.TB, what string, err error, status int, code string) *api.Problem {
+func wants(t testing.TB, what string, err error, status int, code string) {
+	t.Helper()
+	_ = refused(t, what, err, status, code)
+}
+
+// refused is wants, for a test that looks at the problem.
+func refused(t testing.TB, what string, err error, status int, code string) *api.Problem {
 	t.Helper()
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -275,8 +281,14 @@ func wants(t testing.TB, what string, err error, status int, code string) *api.P
 	return p
 }
 
+// head is an answer without its body.
+type head struct {
+	status int
+	header http.Header
+}
+
 // raw sends a request as it is and returns what came back.
-func (w *world) raw(method, path string, header map[string]string, body string) (*http.Response, string) {
+func (w *world) raw(method, path string, header map[string]string, body string) (head, string) {
 	w.t.Helper()
 	var reader io.Reader
 	if body != "" {
@@ -303,7 +315,7 @@ func (w *world) raw(method, path string, header map[string]string, body string) 
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return res, string(b)
+	return head{res.StatusCode, res.Header}, string(b)
 }
 
 // lockOut holds the write lock as another process would.
@@ -334,4 +346,17 @@ func (w *world) misplace() {
 	if err := os.Rename(w.ledger.Path(), w.ledger.Path()+".moved"); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// alter changes the file behind the API's back, and back again.
+func (w *world) alter(statement, back string) (restore func()) {
+	w.t.Helper()
+	run := func(statement string) {
+		ledgertest.Write(w.t, w.ledger, func(tx *ledger.Tx) error {
+			_, err := tx.Exec(statement)
+			return err
+		})
+	}
+	run(statement)
+	return func() { run(back) }
 }
