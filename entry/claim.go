@@ -93,6 +93,10 @@ func Question(tx *ledger.Tx, d Due, l Lease, force bool) (Held, error) {
 	return Held{ID: d.ID, Token: l.Token, Attempt: d.Attempts, Round: d.Round, State: Unknown}, nil
 }
 
+const renewSQL = `UPDATE outbox_entry SET due_at = IIF(owner = ?3, ?1, due_at)
+	WHERE operation_id IN (SELECT value FROM json_each(?2)) AND token IS NOT NULL
+	RETURNING operation_id, token`
+
 // Renew moves the expiry of all leases that this process holds on ids, in one
 // statement, and returns the token that each row has now, whoever holds it; a
 // row that is missing is leased no longer.
@@ -109,9 +113,7 @@ func Renew(tx *ledger.Tx, ids []int64, until time.Time) (map[int64]int64, error)
 		}
 		renewed[id] = token
 		return nil
-	}, `UPDATE outbox_entry SET due_at = IIF(owner = ?3, ?1, due_at)
-		WHERE operation_id IN (SELECT value FROM json_each(?2)) AND token IS NOT NULL
-		RETURNING operation_id, token`, until, string(list), tx.Epoch())
+	}, renewSQL, until, string(list), tx.Epoch())
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", err)
 	}

@@ -21,30 +21,34 @@ func (d *Due) scan(r *ledger.Row) error {
 	return err
 }
 
+const probeSQL = `SELECT ` + columns + ` FROM outbox_entry WHERE tool_name = ? AND due_at <= ?
+	AND (token IS NULL OR owner <> ?) AND (suspect = 0 OR state <> 'pending' OR ?) ORDER BY due_at LIMIT ?`
+
 // Probe lists up to n entries of a tool that are due, the longest due first. It
 // leaves out what this process holds itself and, unless they are asked for,
 // suspects that would be attempted.
 func Probe(tx *ledger.Tx, tool string, n int, suspects bool) ([]Due, error) {
-	return list(tx, `SELECT `+columns+` FROM outbox_entry WHERE tool_name = ? AND due_at <= ?
-		AND (token IS NULL OR owner <> ?) AND (suspect = 0 OR state <> 'pending' OR ?) ORDER BY due_at LIMIT ?`,
-		tool, tx.Now(), tx.Epoch(), suspects, n)
+	return list(tx, probeSQL, tool, tx.Now(), tx.Epoch(), suspects, n)
 }
+
+const nextDueSQL = `SELECT due_at FROM outbox_entry WHERE tool_name = ? AND due_at > ? ORDER BY due_at LIMIT 1`
 
 // NextDue is when the next entry of a tool is due; zero: none is.
 func NextDue(q ledger.Querier, tool string, after time.Time) (time.Time, error) {
 	var at time.Time
-	err := q.One(`SELECT due_at FROM outbox_entry WHERE tool_name = ? AND due_at > ? ORDER BY due_at LIMIT 1`,
-		tool, after).Scan(&at)
+	err := q.One(nextDueSQL, tool, after).Scan(&at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
 	return at, err
 }
 
+const leasedSQL = `SELECT ` + columns + ` FROM outbox_entry INDEXED BY outbox_entry_due
+	WHERE due_at IS NOT NULL AND token IS NOT NULL`
+
 // Leased lists every entry that somebody holds.
 func Leased(q ledger.Querier) ([]Due, error) {
-	return list(q, `SELECT `+columns+` FROM outbox_entry INDEXED BY outbox_entry_due
-		WHERE due_at IS NOT NULL AND token IS NOT NULL`)
+	return list(q, leasedSQL)
 }
 
 // Get is the entry of one operation, or ErrNotFound.
