@@ -52,6 +52,7 @@ func (d *daemon) serve(ctx context.Context) error {
 		d.o.Started()
 	}
 	err = d.poller.Run(polling, work)
+	stopPolling() // it may have ended by itself
 	stopSupport()
 	return d.ended(errors.Join(err, loops.Wait()))
 }
@@ -68,7 +69,10 @@ func (d *daemon) ended(err error) error {
 // drainLimit cuts off the handlers when the drain has lasted too long, or when
 // somebody is in a hurry.
 func (d *daemon) drainLimit(polling, support context.Context, cut context.CancelCauseFunc) {
-	<-polling.Done()
+	select {
+	case <-polling.Done():
+	case <-d.ledger.Dead(): // polling ends by itself, and waits for what runs
+	}
 	d.tell(systemd.Stopping("draining"))
 	d.log.Info("draining", zap.Duration("limit", d.cfg.Worker.DrainTimeout))
 	limit := time.NewTimer(d.cfg.Worker.DrainTimeout)
