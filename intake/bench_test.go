@@ -86,3 +86,30 @@ func BenchmarkAccept(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDrain is given per row, without the commit.
+func BenchmarkDrain(b *testing.B) {
+	const batch = 500
+	l := ledgertest.Open(b)
+	reg := ledgertest.Registry(b, ledgertest.Tool("refund", entry.Idempotent))
+	b.ReportAllocs()
+	for done := 0; done < b.N; done += batch {
+		b.StopTimer()
+		n := min(batch, b.N-done)
+		ledgertest.Write(b, l, func(tx *ledger.Tx) error {
+			_, err := tx.Exec(`WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1 + ?2)
+				INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments)
+				SELECT 'acme', 'shop', 'refund', 'order-' || i, '{"order":17}' FROM n`, done, n)
+			return err
+		})
+		ledgertest.Write(b, l, func(tx *ledger.Tx) error {
+			b.StartTimer()
+			defer b.StopTimer()
+			d, err := intake.Drain(tx, reg, batch)
+			if d.Accepted != n {
+				b.Errorf("got %+v, want %d accepted", d, n)
+			}
+			return err
+		})
+	}
+}

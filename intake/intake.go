@@ -57,7 +57,7 @@ func (e *Invalid) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Conflict: the scope and key belong to an operation with another request.
+// Conflict says that the scope and key belong to an operation with another request.
 type Conflict struct {
 	Fields []string // names only, in the order of the fields of a case
 }

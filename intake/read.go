@@ -9,7 +9,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// ErrNotFound: there is no such operation.
+// ErrNotFound says that there is no such operation.
 var ErrNotFound = errors.New("no such operation")
 
 const columns = `id, status_ref, tenant_id, subject_id, tool_name, idempotency_key, arguments, request_sha256,
