@@ -21,8 +21,9 @@ func (d *Due) scan(r *ledger.Row) error {
 	return err
 }
 
+// The + keeps SQLite from preparing the statement again for every other limit.
 const probeSQL = `SELECT ` + columns + ` FROM outbox_entry WHERE tool_name = ? AND due_at <= ?
-	AND (token IS NULL OR owner <> ?) AND (suspect = 0 OR state <> 'pending' OR ?) ORDER BY due_at LIMIT ?`
+	AND (token IS NULL OR owner <> ?) AND (suspect = 0 OR state <> 'pending' OR ?) ORDER BY due_at LIMIT +?`
 
 // Probe lists up to n entries of a tool that are due, the longest due first. It
 // leaves out what this process holds itself and, unless they are asked for,

@@ -1,7 +1,6 @@
 package entry
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,13 +11,14 @@ import (
 // entry's may still deliver while its claim is the last one and nobody has the
 // lease, or only a question has: Events Succeed, Applied, LateSuccess.
 func Deliver(tx *ledger.Tx, h Held, r Receipt) error {
-	event := Succeed
-	if h.State == Unknown {
-		event = Applied
-	}
-	_, err := move{event: event, id: h.ID, from: h.State, token: h.Token, to: Delivered}.apply(tx)
-	if errors.Is(err, ErrStale) && h.State == Sending {
-		err = deliverLate(tx, h)
+	var err error
+	switch h.State {
+	case Sending:
+		err = deliver(tx, h)
+	case Unknown:
+		_, err = move{event: Applied, id: h.ID, from: Unknown, token: h.Token, to: Delivered}.apply(tx)
+	default:
+		err = demand(h.State, Succeed, Delivered)
 	}
 	if err != nil {
 		return err
@@ -26,18 +26,23 @@ func Deliver(tx *ledger.Tx, h Held, r Receipt) error {
 	return insertReceipt(tx, h, r)
 }
 
-func deliverLate(tx *ledger.Tx, h Held) error {
-	n, err := tx.Exec(`UPDATE outbox_entry SET state = 'delivered', due_at = NULL, owner = NULL, token = NULL,
+// The statements of a success, lean because almost every attempt ends with the
+// first of them.
+const (
+	deliverSQL = `UPDATE outbox_entry SET state = 'delivered', due_at = NULL, owner = NULL, token = NULL,
 		suspect = 0, reason = NULL, changed_at = ?1
-		WHERE operation_id = ?2 AND claim_token = ?3 AND (state = 'unknown' OR state = 'pending')`,
-		tx.Now(), h.ID, h.Token)
-	if err != nil {
-		return fmt.Errorf("deliver late: %w", err)
+		WHERE operation_id = ?2 AND state = 'sending' AND token = ?3`
+	deliverLateSQL = `UPDATE outbox_entry SET state = 'delivered', due_at = NULL, owner = NULL, token = NULL,
+		suspect = 0, reason = NULL, changed_at = ?1
+		WHERE operation_id = ?2 AND claim_token = ?3 AND (state = 'unknown' OR state = 'pending')`
+)
+
+func deliver(tx *ledger.Tx, h Held) error {
+	n, err := tx.Exec(deliverSQL, tx.Now(), h.ID, h.Token)
+	if err == nil && n == 0 {
+		n, err = tx.Exec(deliverLateSQL, tx.Now(), h.ID, h.Token)
 	}
-	if n == 0 {
-		return ErrStale
-	}
-	return nil
+	return changedOne(n, err, Succeed)
 }
 
 func insertReceipt(tx *ledger.Tx, h Held, r Receipt) error {

@@ -11,35 +11,48 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// pick probes each tool that has a slot free and merges what is due by due time.
+// pick probes each tool that is not paused and merges what is due by due time.
 func (f *finder) pick(tx *ledger.Tx) ([]candidate, error) {
 	var found []candidate
 	for _, s := range f.shares {
 		if !f.tools[s.tool.Name].pausedAt.IsZero() {
 			continue
 		}
-		if s.n > 0 {
-			rows, err := entry.Probe(tx, s.tool.Name, s.n, f.suspects)
-			if err != nil {
-				return nil, err
-			}
-			for _, d := range rows {
-				found = append(found, candidate{d, s.tool})
-			}
-			if len(rows) == s.n {
-				f.more = true
-				f.defers(s.wait)
-				continue
-			}
-		} else {
-			f.defers(s.wait)
-		}
-		if err := f.later(tx, s.tool.Name); err != nil {
+		rows, err := f.probe(tx, s)
+		if err != nil {
 			return nil, err
+		}
+		for _, d := range rows {
+			found = append(found, candidate{d, s.tool})
 		}
 	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].due.DueAt.Before(found[j].due.DueAt) })
 	return f.sift(tx, found)
+}
+
+// probe lists what of one tool may start. An idle tool costs one look at its
+// next due time.
+func (f *finder) probe(tx *ledger.Tx, s share) (rows []entry.Due, err error) {
+	first, err := entry.NextDue(tx, s.tool.Name, time.UnixMilli(0))
+	if err != nil {
+		return nil, err
+	}
+	if first.IsZero() || first.After(tx.Now()) {
+		f.soonest(first)
+		return nil, nil
+	}
+	if s.n == 0 {
+		f.defers(s.wait)
+	} else if rows, err = entry.Probe(tx, s.tool.Name, s.n, f.suspects); err != nil {
+		return nil, err
+	} else if len(rows) == s.n {
+		f.more = true
+		f.defers(s.wait)
+		return rows, nil
+	}
+	later, err := entry.NextDue(tx, s.tool.Name, tx.Now())
+	f.soonest(later)
+	return rows, err
 }
 
 // defers: more of a tool may be due than its rate allows for now.
@@ -49,13 +62,11 @@ func (f *finder) defers(wait time.Duration) {
 	}
 }
 
-// later notes when the next entry of a tool will be due.
-func (f *finder) later(tx *ledger.Tx, tool string) error {
-	at, err := entry.NextDue(tx, tool, tx.Now())
-	if err == nil && !at.IsZero() && (f.next.IsZero() || at.Before(f.next)) {
+// soonest notes when an entry will be due; zero: none will.
+func (f *finder) soonest(at time.Time) {
+	if !at.IsZero() && (f.next.IsZero() || at.Before(f.next)) {
 		f.next = at
 	}
-	return err
 }
 
 type candidate struct {

@@ -58,6 +58,7 @@ type Poller struct {
 
 	work     atomic.Pointer[Work]
 	wake     chan struct{} // capacity 1
+	written  chan struct{} // capacity 1: somebody, perhaps this process, wrote to the file
 	finished chan finish
 	stopping atomic.Bool  // nothing that was not handed over may start any more
 	ageless  atomic.Bool  // the clock was set a moment ago
@@ -84,6 +85,7 @@ func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger)
 	p := &Poller{
 		l: l, keeper: k, log: log, o: o,
 		wake:     make(chan struct{}, 1),
+		written:  make(chan struct{}, 1),
 		finished: make(chan finish, o.Concurrency),
 		slots:    newSlots(o.Concurrency),
 	}
@@ -96,9 +98,11 @@ func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger)
 func (p *Poller) Work() *Work { return p.work.Load() }
 
 // Wake makes Run look at once: something was accepted.
-func (p *Poller) Wake() {
+func (p *Poller) Wake() { signal(p.wake) }
+
+func signal(c chan<- struct{}) {
 	select {
-	case p.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -109,6 +113,10 @@ func (p *Poller) CutOff() int { return int(p.cut.Load()) }
 // gatherTime is how long a pass waits for more slots to come free while there is
 // a backlog: claims are cheaper together.
 const gatherTime = 300 * time.Microsecond
+
+// writtenTime is the least time between two looks for which only writes to the
+// file are the reason, while attempts run.
+const writtenTime = 2 * time.Millisecond
 
 // Run claims and works until ctx ends, then waits for what it has started. work
 // ends what runs: its outcomes are recorded all the same, unless the file does
@@ -122,6 +130,7 @@ func (p *Poller) Run(ctx, work context.Context) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -135,15 +144,30 @@ func (p *Poller) Run(ctx, work context.Context) error {
 				continue
 			}
 		case <-p.wake:
+		case <-p.written:
+			if wait := p.ownWrite(looked); wait > 0 {
+				timer.Reset(wait)
+				continue
+			}
 		case <-timer.C:
 		}
 		p.reap()
+		looked = time.Now()
 		next, err := p.pass(ctx, work)
 		if err != nil {
 			return errors.Join(err, p.drain(work))
 		}
 		timer.Reset(next)
 	}
+}
+
+// ownWrite is how long to wait after a write was noticed: while attempts run it is
+// most likely one of their own.
+func (p *Poller) ownWrite(looked time.Time) time.Duration {
+	if p.slots.running == 0 {
+		return 0
+	}
+	return writtenTime - time.Since(looked)
 }
 
 // begin makes the tools known and credits them with the time in which no daemon

@@ -21,6 +21,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 	if err := w.Add(filepath.Dir(p.l.Path())); err != nil {
 		return fmt.Errorf("watch the database's directory: %w", err)
 	}
+	p.Wake() // what was committed just before was not seen
 	log := filepath.Base(p.l.Path()) + "-wal"
 	for {
 		select {
@@ -31,7 +32,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 				return nil
 			}
 			if filepath.Base(e.Name) == log && e.Has(fsnotify.Write|fsnotify.Create) {
-				p.Wake()
+				signal(p.written)
 			}
 		case _, ok := <-w.Errors: // an overflow: events were dropped, so look
 			if !ok {
