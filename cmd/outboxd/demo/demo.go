@@ -109,6 +109,7 @@ func (s *show) run(ctx context.Context) error {
 	late := err != nil && errors.Is(context.Cause(playing), errTooLong)
 	switch {
 	case ctx.Err() != nil:
+		s.screen.write("\n") // a terminal shows ^C where the cursor is
 		return ctx.Err()
 	case err != nil && !late:
 		s.screen.quote(s.at.lastWords())
