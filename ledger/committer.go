@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -108,9 +109,15 @@ func (w *committer) begin() bool {
 // gather runs what waits, also what comes in meanwhile, and commits it.
 func (w *committer) gather() {
 	start := time.Now()
+	yielded := false
 	var ran []*request
 	for len(ran) < batchClosures && time.Since(start) < batchTime {
 		r := w.q.pop(len(ran))
+		if r == nil && !yielded {
+			yielded = true
+			runtime.Gosched() // those who were just answered may have more
+			continue
+		}
 		if r == nil {
 			break
 		}
@@ -144,6 +151,9 @@ func (w *committer) closure(r *request) (alive bool) {
 		r.err = w.c.deferred()
 	}
 	tx.err = ErrClosed // the closure is over: a Tx that was kept is of no use
+	if isFull(r.err) || isFatal(r.err) {
+		return false // it may have survived, but this concerns more than the closure
+	}
 	if r.err != nil {
 		if err := w.c.control(rollbackTo); err != nil {
 			return false
