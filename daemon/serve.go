@@ -129,6 +129,7 @@ func (d *daemon) reload(ctx context.Context) error {
 		closeWork()
 		return err
 	}
+	d.api.Swap(access(cfg))
 	d.close()
 	d.close = closeWork
 	d.log.Info("config reloaded", zap.Int("tools", len(work.Registry.Names())))
