@@ -196,5 +196,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func payload(bytes int) string { return strings.Repeat("x", bytes) }
 
 var children = map[string]func(path string) error{
-	"hold": holdLock,
+	"hold":    holdLock,
+	"denied":  openDenied,
+	"foreign": foreignWriter,
 }
