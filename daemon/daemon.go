@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 
@@ -199,8 +198,5 @@ func (d *daemon) Stepped(time.Duration) { d.metrics.stepped() }
 
 // Settled implements poller.Observer: who waits for an answer looks again.
 func (d *daemon) Settled(statusRef string) { d.api.Settled(statusRef) }
-
-// Handler is the API of an opened file, for the peer that the transport names.
-func (d *daemon) handler() http.Handler { return d.api }
 
 var _ poller.Observer = (*daemon)(nil)

@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/ledgertest"
@@ -33,24 +35,50 @@ func keeper(l *ledger.Ledger, lapsed *int, renewed *int) *lease.Keeper {
 // claim claims a new operation of the class, or an old one that is due.
 func claim(t testing.TB, l *ledger.Ledger, id int64, marked bool) (h entry.Held) {
 	t.Helper()
-	ledgertest.Write(t, l, func(tx *ledger.Tx) error {
-		d, err := entry.Get(tx, id)
-		if err != nil {
-			return err
-		}
-		token, err := tx.Tokens(1)
-		if err != nil {
-			return err
-		}
-		h, err = entry.Take(tx, d, entry.Lease{Token: token, Until: tx.Now().Add(ttl), Over: tx.Now().Add(time.Minute)}, marked)
+	ledgertest.Write(t, l, func(tx *ledger.Tx) (err error) {
+		h, err = take(tx, id, marked)
 		return err
 	})
 	return h
 }
 
+func take(tx *ledger.Tx, id int64, marked bool) (h entry.Held, err error) {
+	d, err := entry.Get(tx, id)
+	if err != nil {
+		return h, err
+	}
+	token, err := tx.Tokens(1)
+	if err != nil {
+		return h, err
+	}
+	return entry.Take(tx, d, entry.Lease{Token: token, Until: tx.Now().Add(ttl), Over: tx.Now().Add(time.Minute)}, marked)
+}
+
 func accept(t testing.TB, l *ledger.Ledger, effect entry.Effect, key string) int64 {
 	t.Helper()
 	return ledgertest.Accept(t, l, registry(t), ledgertest.Request(string(effect), key)).ID
+}
+
+// acceptMany accepts n operations, none of which is done on its own.
+func acceptMany(t testing.TB, l *ledger.Ledger, effect entry.Effect, n int) (ids []int64) {
+	t.Helper()
+	reg, round := registry(t), time.Now().UnixNano()
+	ledgertest.Write(t, l, func(tx *ledger.Tx) error {
+		ids = nil
+		for i := range n {
+			p, err := intake.Prepare(reg, ledgertest.Request(string(effect), fmt.Sprint(round, "-", i)))
+			if err != nil {
+				return err
+			}
+			a, err := p.Accept(tx)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, a.ID)
+		}
+		return nil
+	})
+	return ids
 }
 
 func get(t testing.TB, l *ledger.Ledger, id int64) (d entry.Due) {
@@ -89,7 +117,7 @@ func TestALeaseIsRenewedUntilItIsDropped(t *testing.T) {
 		h := claim(t, l, accept(t, l, entry.Opaque, "order-17"), true)
 		k.Hold(h, func(err error) { t.Errorf("cancelled with %v", err) })
 		pass(100 * time.Second)
-		if left := get(t, l, h.ID).DueAt.Sub(time.Now()); left < ttl/2 {
+		if left := time.Until(get(t, l, h.ID).DueAt); left < ttl/2 {
 			t.Errorf("lease lasts %v more, want renewals with a margin", left)
 		}
 		if renewed < 95 {
@@ -174,7 +202,7 @@ func TestALaterClaimOfTheSameProcessCancelsTheOlder(t *testing.T) {
 func TestTakingOverEndsEveryLeaseOfTheDeadByItsClass(t *testing.T) {
 	path := ledgertest.Open(t).Path()
 	dead := ledgertest.OpenAt(t, path)
-	want := map[int64]entry.State{}
+	want, claims := map[int64]entry.State{}, map[int64]bool{}
 	for _, c := range []struct {
 		effect entry.Effect
 		marked bool
@@ -186,11 +214,19 @@ func TestTakingOverEndsEveryLeaseOfTheDeadByItsClass(t *testing.T) {
 		{entry.Opaque, false, entry.Pending},
 		{entry.Opaque, true, entry.Unknown},
 	} {
-		for range 120 { // more than one batch in all
-			h := claim(t, dead, accept(t, dead, c.effect, time.Now().String()), c.marked)
-			want[h.ID] = c.state
+		for _, id := range acceptMany(t, dead, c.effect, 60) { // more than one batch in all
+			want[id] = c.state
+			claims[id] = c.marked
 		}
 	}
+	ledgertest.Write(t, dead, func(tx *ledger.Tx) error {
+		for id, marked := range claims {
+			if _, err := take(tx, id, marked); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	l := ledgertest.OpenAt(t, path)
 	mine := claim(t, l, accept(t, l, entry.Opaque, "mine"), true)
 	n, err := lease.TakeOver(t.Context(), l)

@@ -37,7 +37,7 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// HeldError: another process holds the lock.
+// HeldError says that another process holds the lock.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {
@@ -48,7 +48,7 @@ func (e *HeldError) Error() string {
 		e.Holder.Command, e.Holder.PID, e.Holder.Since.UTC().Format(time.RFC3339))
 }
 
-// ErrLockReplaced: the lock file's path no longer names the file that is locked.
+// ErrLockReplaced says that the lock file's path no longer names the file that is locked.
 var ErrLockReplaced = errors.New("the lock file was moved, removed or replaced while it was held")
 
 // Lock is a flock on a file beside the database. The database itself is never

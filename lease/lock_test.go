@@ -164,7 +164,7 @@ func TestALockFileThatIsReplacedIsNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := database(t)
 			l := acquire(t, path, lease.Exclusive)
-			defer l.Unlock()
+			defer func() { must(t, l.Unlock()) }()
 			must(t, l.Check())
 			must(t, replace(path+".lock"))
 			if err := l.Check(); !errors.Is(err, lease.ErrLockReplaced) {
@@ -180,7 +180,7 @@ func TestTheLockLiesBesideTheRealFile(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link.db")
 	must(t, os.Symlink(path, link))
 	l := acquire(t, path, lease.Exclusive)
-	defer l.Unlock()
+	defer func() { must(t, l.Unlock()) }()
 	refused(t, soon(t, 5*time.Second), link, lease.Exclusive)
 	info, err := os.Stat(path + ".lock")
 	must(t, err)
@@ -213,7 +213,7 @@ func TestTheLockFileKeepsHowTheLastDaemonEnded(t *testing.T) {
 	}
 	must(t, os.WriteFile(path+".lock", []byte("garbage"), 0o600))
 	l := acquire(t, path, lease.Exclusive)
-	defer l.Unlock()
+	defer func() { must(t, l.Unlock()) }()
 	if l.Failed() {
 		t.Error("garbage says that the last daemon failed")
 	}

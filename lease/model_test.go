@@ -55,13 +55,13 @@ func TestLeasesOfTwoOwnersAgreeWithAModel(t *testing.T) {
 	clock := ledger.Options{Now: func() time.Time { return now }}
 	a := ledgertest.OpenAt(t, filepath.Join(memory(t), "outbox.db"), clock)
 	b := ledgertest.OpenAt(t, a.Path(), clock)
-	key := 0
+	reg, key := registry(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &market{files: [2]*ledger.Ledger{a, b}, now: &now}
 		for range 3 {
 			key++
 			effect := rapid.SampledFrom([]entry.Effect{entry.Idempotent, entry.Queryable, entry.Opaque}).Draw(rt, "effect")
-			id := accept(t, a, effect, fmt.Sprint(key))
+			id := ledgertest.Accept(t, a, reg, ledgertest.Request(string(effect), fmt.Sprint(key))).ID
 			m.lent = append(m.lent, &lent{id: id, effect: effect, state: entry.Pending, until: now})
 		}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -115,16 +115,8 @@ func want(rt *rapid.T, what string, err error, allowed bool) {
 func (m *market) claim(rt *rapid.T) {
 	owner, e := rapid.IntRange(0, 1).Draw(rt, "owner"), m.one(rt)
 	var h entry.Held
-	err := m.write(rt, owner, func(tx *ledger.Tx) error {
-		d, err := entry.Get(tx, e.id)
-		if err != nil {
-			return err
-		}
-		token, err := tx.Tokens(1)
-		if err != nil {
-			return err
-		}
-		h, err = entry.Take(tx, d, entry.Lease{Token: token, Until: tx.Now().Add(ttl), Over: tx.Now()}, e.effect.Marked())
+	err := m.write(rt, owner, func(tx *ledger.Tx) (err error) {
+		h, err = take(tx, e.id, e.effect.Marked())
 		return err
 	})
 	want(rt, "claim", err, e.state == entry.Pending && !e.until.After(*m.now))
@@ -288,14 +280,19 @@ func (m *market) undo(rt *rapid.T) {
 }
 
 func (m *market) agree(rt *rapid.T) {
-	for _, e := range m.lent {
-		var d entry.Due
-		if err := m.files[0].Read(context.Background(), func(v *ledger.View) (err error) {
-			d, err = entry.Get(v, e.id)
-			return err
-		}); err != nil {
-			rt.Fatal(err)
+	rows := make([]entry.Due, len(m.lent))
+	if err := m.files[0].Read(context.Background(), func(v *ledger.View) (err error) {
+		for i, e := range m.lent {
+			if rows[i], err = entry.Get(v, e.id); err != nil {
+				return err
+			}
 		}
+		return nil
+	}); err != nil {
+		rt.Fatal(err)
+	}
+	for i, e := range m.lent {
+		d := rows[i]
 		got := fmt.Sprint(d.State, d.Token, d.Lapses, d.Suspect, d.Attempts, d.DueAt)
 		model := fmt.Sprint(e.state, e.token, e.lapses, e.again, e.tries, e.until)
 		if got != model {

@@ -56,9 +56,9 @@ func TestALimitEndsTheAttemptsAfterExactlySoManyRequests(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			story(t, func(t *testing.T) {
 				o := &outside{do: c.do, ask: neverAsked(t)}
-				w := open(t, options{poll: time.Minute}, tool("refund", c.effect, o, every(c.wait), c.change)).run()
+				w := open(t, options{poll: 5 * time.Minute}, tool("refund", c.effect, o, every(c.wait), c.change)).run()
 				id := w.accept("refund", "order-17")
-				pass(3 * time.Hour)
+				pass(2 * time.Hour)
 				w.expect(id, c.state, c.reason)
 				w.held(id)
 				equal(t, "requests", len(o.called()), c.requests)

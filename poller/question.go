@@ -14,7 +14,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// ErrNoQuery: the tool of the operation cannot be asked.
+// ErrNoQuery says that the tool of the operation cannot be asked.
 var ErrNoQuery = errors.New("tool has no status query")
 
 // question asks the downstream what became of an unknown entry and settles the

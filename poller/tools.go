@@ -12,7 +12,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// ErrUnknownTool: no such tool is configured.
+// ErrUnknownTool says that no such tool is configured.
 var ErrUnknownTool = errors.New("no such tool is configured")
 
 // toolRow is what outbox_tool says of one tool.

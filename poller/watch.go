@@ -17,7 +17,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch for commits: %w", err)
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }() // it only gives back descriptors
 	if err := w.Add(filepath.Dir(p.l.Path())); err != nil {
 		return fmt.Errorf("watch the database's directory: %w", err)
 	}
