@@ -78,12 +78,13 @@ func (r *rest) look() time.Duration {
 	return idleTime
 }
 
-// run copies what it can without anybody waiting for it. A log that is never
-// copied to its end never starts again from its beginning: while it is long, the
-// committer runs every second one itself, when nobody writes.
+// run copies what it can without anybody waiting for it. The log starts again
+// from its beginning only if a transaction begins while all of it is copied,
+// which beside a busy committer never happens: while it is long, the committer
+// runs every second one itself, between two batches.
 func (k *checkpointer) run() {
-	long, left, err := k.checkpoint(`PRAGMA wal_checkpoint(PASSIVE)`)
-	k.wanted.Store(err == nil && left > 0 && long > checkpointFar && !k.wanted.Load())
+	long, _, err := k.checkpoint(`PRAGMA wal_checkpoint(PASSIVE)`)
+	k.wanted.Store(err == nil && long > checkpointFar && !k.wanted.Load())
 }
 
 // checkpoint returns how many pages the log has, and how many are left to copy.
