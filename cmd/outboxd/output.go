@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
 	"github.com/outboxd/outboxd/api"
@@ -56,14 +57,15 @@ func (a *app) show(value any, rows func(t table.Writer)) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleDefault)
 	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.Style().Format.Header = text.FormatDefault // the words are the same everywhere
 	t.Style().Box.PaddingLeft = ""
 	t.Style().Box.PaddingRight = "  "
 	rows(t)
-	var text strings.Builder
+	var out strings.Builder
 	for line := range strings.Lines(t.Render()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n")
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-	return a.write(strings.TrimRight(text.String(), "\n"))
+	return a.write(strings.TrimRight(out.String(), "\n"))
 }
 
 func (a *app) write(text string) error {

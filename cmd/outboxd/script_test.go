@@ -35,6 +35,7 @@ func TestScripts(t *testing.T) {
 			e.Values[witnessKey{}] = w
 			e.Setenv("DOWNSTREAM", w.server.URL)
 			e.Setenv("UID", strconv.Itoa(os.Getuid()))
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else every command of a race build takes a second
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
