@@ -22,31 +22,22 @@ type Tool struct {
 var ErrNoHandler = errors.New("tool has no handler")
 
 // assemble builds the registry and the handlers of the configured tools and of
-// those that the program brought. closeAll ends what the handlers keep open.
-func assemble(cfg *config.Config, own []Tool) (w *poller.Work, closeAll func(), err error) {
-	pairs := map[string]handler.Pair{}
-	closeAll = func() {
-		for _, p := range pairs {
-			p.Close()
-		}
-	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
+// those that the program brought. done ends what the handlers keep open.
+func assemble(cfg *config.Config, own []Tool) (w *poller.Work, done func(), err error) {
+	pairs := pairs{}
 	tools := append([]config.Tool(nil), cfg.Tools...)
-	for _, t := range cfg.Tools {
-		if pairs[t.Name], err = handler.Build(t); err != nil {
-			return nil, nil, fmt.Errorf("build handler of tool %s: %w", t.Name, err)
-		}
+	if err := pairs.build(cfg.Tools); err != nil {
+		pairs.close()
+		return nil, nil, err
 	}
 	for _, t := range own {
 		complete, err := cfg.Tool(t.Config)
 		if err != nil {
+			pairs.close()
 			return nil, nil, fmt.Errorf("complete tool %s: %w", t.Config.Name, err)
 		}
 		if t.Handler == nil {
+			pairs.close()
 			return nil, nil, fmt.Errorf("tool %s: %w", t.Config.Name, ErrNoHandler)
 		}
 		pairs[t.Config.Name] = handler.Pair{Handler: t.Handler, Asker: t.Asker}
@@ -54,7 +45,26 @@ func assemble(cfg *config.Config, own []Tool) (w *poller.Work, closeAll func(), 
 	}
 	registry, err := contract.NewRegistry(tools)
 	if err != nil {
+		pairs.close()
 		return nil, nil, fmt.Errorf("register tools: %w", err)
 	}
-	return &poller.Work{Registry: registry, Handlers: pairs}, closeAll, nil
+	return &poller.Work{Registry: registry, Handlers: pairs}, pairs.close, nil
+}
+
+// pairs are the handlers by tool.
+type pairs map[string]handler.Pair
+
+func (p pairs) build(tools []config.Tool) (err error) {
+	for _, t := range tools {
+		if p[t.Name], err = handler.Build(t); err != nil {
+			return fmt.Errorf("build handler of tool %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p pairs) close() {
+	for _, pair := range p {
+		pair.Close()
+	}
 }
