@@ -197,6 +197,9 @@ func payload(bytes int) string { return strings.Repeat("x", bytes) }
 
 var children = map[string]func(path string) error{
 	"hold":    holdLock,
+	"fill":    fillDisk,
+	"open":    openOnce,
+	"sync":    failSync,
 	"denied":  openDenied,
 	"foreign": foreignWriter,
 }

@@ -111,10 +111,10 @@ func TestForeignWriterIsNotStarved(t *testing.T) {
 		})
 	}
 	foreign := start(t, "foreign", l.Path())
-	foreign.wants("200 done, 0 failed")
+	foreign.wants(fmt.Sprintf("%d done, 0 failed", foreignTimes))
 	stop()
 	writers.Wait()
-	if got, want := len(keys(t, l.Path())), int(written.Load())+200; got != want {
+	if got, want := len(keys(t, l.Path())), int(written.Load())+foreignTimes; got != want {
 		t.Errorf("%d rows, want %d", got, want)
 	}
 }
@@ -128,13 +128,13 @@ func foreignWriter(path string) error {
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
 	failed := 0
-	for range 200 {
+	for range foreignTimes {
 		if err := foreignTx(db); err != nil {
 			fmt.Println(err)
 			failed++
 		}
 	}
-	fmt.Printf("200 done, %d failed\n", failed)
+	fmt.Printf("%d done, %d failed\n", foreignTimes, failed)
 	return nil
 }
 

@@ -2,4 +2,7 @@
 
 package ledger_test
 
-const raceDetector = false
+const (
+	raceDetector = false
+	foreignTimes = 200 // transactions of another process
+)

@@ -3,4 +3,7 @@
 package ledger_test
 
 // raceDetector: SQLite runs some twenty times slower.
-const raceDetector = true
+const (
+	raceDetector = true
+	foreignTimes = 40
+)
