@@ -37,10 +37,9 @@ type Config struct {
 
 // Database names the file and how it is opened.
 type Database struct {
-	Path             string `key:"path"`                 // "" unless said
-	Readers          int    `key:"readers" range:"1-64"` // connections that only read
-	ApplicationGroup string `key:"application_group"`    // the group that may open the file too; "" = none
-	AllowNetworkFS   bool   `key:"allow_network_fs"`     // open it although it lies on a network file system
+	Path           string `key:"path"`                 // "" unless said
+	Readers        int    `key:"readers" range:"1-64"` // connections that only read
+	AllowNetworkFS bool   `key:"allow_network_fs"`     // open it although it lies on a network file system
 }
 
 // Listen says where the daemon answers.

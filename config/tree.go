@@ -12,7 +12,7 @@ import (
 
 // later are the keys of the format that this version knows and does not offer.
 var later = []string{
-	"retention", "providers", "hook", "principals[].roles",
+	"database.application_group", "retention", "providers", "hook", "principals[].roles",
 	"tools[].sql", "tools[].guards", "tools[].approval", "tools[].breaker", "tools[].unknown_budget",
 	"tools[].input_schema", "tools[].output_schema",
 	"tools[].http.sign", "tools[].exec.user", "tools[].exec.umask",
