@@ -144,12 +144,16 @@ func fillDisk(path string) error {
 		return err
 	}
 	var refused atomic.Int64
+	var freed atomic.Bool
 	var say sync.Mutex
 	errs := make(chan error, 5)
 	for w := range 4 {
-		go func() { errs <- fillFrom(l, w, &refused, &say) }()
+		go func() { errs <- fillFrom(l, w, &refused, &freed, &say) }()
 	}
-	go func() { errs <- freeDisk(l, d, &refused) }()
+	go func() {
+		errs <- freeDisk(l, d, &refused)
+		freed.Store(true)
+	}()
 	for range 5 {
 		if err := <-errs; err != nil {
 			return err
@@ -163,10 +167,10 @@ func fillDisk(path string) error {
 	return nil
 }
 
-func fillFrom(l *ledger.Ledger, w int, refused *atomic.Int64, say *sync.Mutex) error {
-	wasRefused := false
+func fillFrom(l *ledger.Ledger, w int, refused *atomic.Int64, freed *atomic.Bool, say *sync.Mutex) error {
 	for n := 0; ; n++ {
 		k := 1000 + n*4 + w
+		last := freed.Load()
 		err := l.Write(context.Background(), insert(k, payload(8000)))
 		say.Lock()
 		switch {
@@ -180,9 +184,8 @@ func fillFrom(l *ledger.Ledger, w int, refused *atomic.Int64, say *sync.Mutex) e
 		say.Unlock()
 		if err != nil {
 			refused.Add(1)
-			wasRefused = true
 			<-time.After(5 * time.Millisecond)
-		} else if wasRefused {
+		} else if last {
 			return nil
 		}
 	}
