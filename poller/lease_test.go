@@ -95,6 +95,22 @@ func TestALockHeldElsewhereForThreeLeasesCausesNoSecondExecution(t *testing.T) {
 	})
 }
 
+// Heartbeats fail, for whatever reason, and passes go on.
+func TestAProcessNeverEndsALeaseOfItsOwnByTime(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{do: takes(20 * time.Second)}
+		w := open(t, options{ttl: time.Second}, tool("bell", entry.Opaque, o, patient)).run()
+		id := w.accept("bell", "order-17")
+		synctest.Wait()
+		w.unkeep()
+		pass(10 * time.Second)
+		w.expect(id, entry.Sending, "")
+		pass(11 * time.Second)
+		w.expect(id, entry.Delivered, "")
+		equal(t, "calls", len(o.called()), 1)
+	})
+}
+
 // two is a process A whose handler for the key hangs and whose leases run out,
 // and a process B on the same file.
 type two struct {
