@@ -62,7 +62,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.end(err)) }()
+	defer func() { err = errors.Join(err, d.end()) }()
 	return d.serve(ctx)
 }
 
@@ -71,7 +71,7 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 	d = &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), close: func() {}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.end(nil))
+			err = errors.Join(err, d.end())
 		}
 	}()
 	if err := d.takeLock(ctx); err != nil {
@@ -168,21 +168,26 @@ func (d *daemon) ready() error {
 	return nil
 }
 
-// end closes what start opened, in the reverse order. why is what ended the
-// daemon: after an input/output error the next start must know.
-func (d *daemon) end(why error) error {
+// end closes what start opened, in the reverse order. After an input/output error
+// the next start must know, also after one that came only while closing.
+func (d *daemon) end() error {
 	d.close()
 	var errs []error
 	if d.ledger != nil {
 		errs = append(errs, d.ledger.Close())
 	}
 	if d.lock != nil {
-		if errors.Is(why, ledger.ErrCommitUnknown) {
+		if d.failed() {
 			errs = append(errs, d.lock.SetFailed(true))
 		}
 		errs = append(errs, d.lock.Unlock())
 	}
 	return errors.Join(errs...)
+}
+
+// failed: what was written last may not have reached the disk.
+func (d *daemon) failed() bool {
+	return d.ledger != nil && d.ledger.Err() != nil && !errors.Is(d.ledger.Err(), ledger.ErrReplaced)
 }
 
 // Attempt implements poller.Observer.
