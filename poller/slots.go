@@ -64,7 +64,7 @@ func (s *slots) gathering() bool {
 // quota is how many attempts of the tool may start now, and if that is limited
 // by its rate, when the next one may.
 func (s *slots) quota(t *contract.Tool) (n int, wait time.Duration) {
-	n = min(s.free(), t.Concurrency-s.tools[t.Name])
+	n = max(0, min(s.free(), t.Concurrency-s.tools[t.Name])) // a reload may have lowered it
 	if t.Rate.Events == 0 {
 		delete(s.limits, t.Name)
 		return n, 0

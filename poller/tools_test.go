@@ -110,6 +110,26 @@ func TestARateIsKept(t *testing.T) {
 	})
 }
 
+func TestAReloadThatLowersAToolsConcurrencyIsKept(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{do: takes(10 * time.Second)}
+		some := func(n int) kit {
+			return tool("mail", entry.Idempotent, o, patient, func(c *config.Tool) { c.Concurrency = n })
+		}
+		w := open(t, options{}, some(4)).run()
+		w.acceptMany("mail", 20)
+		pass(time.Second)
+		equal(t, "requests", len(o.called()), 4)
+		must(t, w.poller.Swap(t.Context(), work(t, some(1))))
+		pass(5 * time.Second)
+		equal(t, "requests after the reload", len(o.called()), 4)
+		pass(20 * time.Second)
+		equal(t, "requests one at a time", len(o.called()), 6)
+		must(t, w.poller.Swap(t.Context(), work(t, some(8))))
+		pass(time.Minute)
+	})
+}
+
 func TestAPauseOutlivesARestartAndKeepsItsFirstReason(t *testing.T) {
 	story(t, func(t *testing.T) {
 		o := &outside{}
