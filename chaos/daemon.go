@@ -39,7 +39,7 @@ func (d Daemon) Start() (*Running, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	defer log.Close() // the child has its own
+	defer func() { _ = log.Close() }() // the child has its own
 	args := append([]string{}, d.Argv[1:]...)
 	cmd := exec.Command(d.Argv[0], append(args, "run", "--config", d.Config)...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, Environment(os.Environ())

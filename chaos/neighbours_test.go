@@ -54,6 +54,8 @@ func TestBulkWriters(t *testing.T) {
 	written := make([]int, 4)
 	for i := range written {
 		db := w.open()
+		_, err := db.Exec(`PRAGMA busy_timeout = 60000`) // they starve each other
+		must(t, err)
 		writers.Go(func() error {
 			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); written[i]++ {
 				if err := bulk(db, i); err != nil {

@@ -24,6 +24,8 @@ type Behaviour string
 const (
 	Now    Behaviour = "now"    // takes effect and answers
 	Slow   Behaviour = "slow"   // takes effect, waits, answers
+	Steady Behaviour = "steady" // as Slow, at every request
+	Balk   Behaviour = "balk"   // waits, answers 503 without effect; later requests as Steady
 	Edge   Behaviour = "edge"   // as Slow, but waits 95 to 105 % of its time
 	Drop   Behaviour = "drop"   // takes effect and closes the connection
 	Fail   Behaviour = "fail"   // takes effect and answers 500
@@ -127,7 +129,7 @@ func (w *Witness) request(rw http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case Fail:
 		http.Error(rw, "fail", http.StatusInternalServerError)
-	case Busy:
+	case Busy, Balk:
 		rw.Header().Set("Retry-After", "0")
 		http.Error(rw, "busy", http.StatusServiceUnavailable)
 	case Reject:
@@ -161,11 +163,13 @@ func (w *Witness) count(seen Record, do *Behaviour, class string) []Record {
 	switch {
 	case *do == Mixed:
 		*do = mixed(seen.Key, a.requests, class)
-	case a.requests > 1 && *do != Silent:
+	case a.requests > 1 && *do == Balk:
+		*do = Steady
+	case a.requests > 1 && *do != Silent && *do != Steady:
 		*do = Now
 	}
 	records := []Record{seen}
-	without := *do == Busy || *do == Reject || *do == Silent
+	without := *do == Busy || *do == Balk || *do == Reject || *do == Silent
 	if !without && (class != "idempotent" || a.effects == 0) {
 		a.effects++
 		seen.Kind = Effect
@@ -210,16 +214,13 @@ func pause(ctx context.Context, do Behaviour, wait time.Duration, key string) {
 		h := fnv.New32a()
 		_, _ = io.WriteString(h, key) // a hash takes everything
 		wait = wait*95/100 + wait/10*time.Duration(h.Sum32()%100)/100
-	case Slow:
+	case Slow, Steady, Balk:
 	default:
 		return
 	}
-	select { // who asked may be gone: the answer is tried all the same
+	select {
 	case <-time.After(wait):
-	case <-ctx.Done():
-		if do != Slow {
-			return
-		}
+	case <-ctx.Done(): // who asked is gone: the answer is tried all the same
 	}
 }
 

@@ -66,6 +66,50 @@ func TestZombie(t *testing.T) {
 	w.down(second)
 }
 
+// TestZombieBesideItsSuccessor: it wakes while the other one's request is still
+// on its way. Only the token tells whose the entry is.
+func TestZombieBesideItsSuccessor(t *testing.T) {
+	t.Parallel()
+	for _, behaviour := range []chaos.Behaviour{"steady-2s", "balk-2s"} {
+		t.Run(string(behaviour), func(t *testing.T) {
+			t.Parallel()
+			zombieBesideItsSuccessor(t, behaviour)
+		})
+	}
+}
+
+func zombieBesideItsSuccessor(t *testing.T, behaviour chaos.Behaviour) {
+	w := newWorld(t)
+	sections := "worker: {exclusive: false, poll_interval: 100ms}" + shortLease
+	tool := w.http("idem", "idempotent", behaviour, "timeout: 10s")
+	w.configure(sections, tool)
+	other := w.daemon
+	other.Config, other.Socket = w.path("other.yaml"), w.path("o")
+	w.write(other.Config, other.Socket, sections, tool)
+
+	first := w.up()
+	ref := w.stopWith(first, "idem")[0]
+	answered := w.seen(chaos.Asked)[0].Time().Add(2100 * time.Millisecond)
+	second := w.upWith(other)
+	w.client = other.Client()
+	w.until("the second one sends", func() bool { return len(w.seen(chaos.Asked)) == 2 })
+	time.Sleep(time.Until(answered)) // its answer waits for the first one
+	first.Signal(syscall.SIGCONT)
+	w.until("the first one settles", func() bool { return w.evidence(ref, "late") == 1 })
+	a, err := w.client.Status(w.ctx, ref, 0)
+	must(t, err)
+	w.wantStatus("while the second one works", a, "in_progress", "")
+	equal(t, "refused settles", w.metric(first, "outboxd_stale_settles_total"), 1.0)
+	w.wantStatus("in the end", w.settled(ref), "succeeded", "")
+	equal(t, "effects", w.of(chaos.Effect, ref), 1)
+	equal(t, "late evidence", w.evidence(ref, "late"), 1)
+	w.rising()
+	first.Signal(syscall.SIGTERM)
+	equal(t, "exit of the first", w.exit(first.Process), 0)
+	w.down(second)
+	equal(t, "receipts of the second one's attempt", w.count(`SELECT count(*) FROM outbox_receipt WHERE attempt = 2`), 1)
+}
+
 // rising: later attempts of a key came with higher tokens.
 func (w *world) rising() {
 	w.t.Helper()
