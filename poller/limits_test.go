@@ -148,6 +148,52 @@ func TestAReloadChangesWhatIsDecidedNextForARowThatWaits(t *testing.T) {
 	})
 }
 
+func TestAReloadReachesTheDecisionAboutAnAttemptInFlight(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{do: func(context.Context, handler.Call, int) ([]byte, error) {
+			<-time.After(5 * time.Second)
+			return nil, handler.Again(errLost, -1)
+		}}
+		w := open(t, options{poll: time.Minute}, tool("mail", entry.Idempotent, o, every(time.Minute))).run()
+		id := w.accept("mail", "order-17")
+		pass(time.Second)
+		must(t, w.poller.Swap(t.Context(), work(t, tool("mail", entry.Idempotent, o, every(9*time.Minute)))))
+		pass(5 * time.Second)
+		r := w.expect(id, entry.Pending, "")
+		equal(t, "wait", time.Until(r.DueAt).Round(time.Minute), 9*time.Minute)
+	})
+}
+
+func TestWhatTheGuardRefusesNeverLeavesAndIsTriedAgain(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{ask: neverAsked(t)}
+		now := tool("refund", entry.Queryable, o, every(time.Minute))
+		other := tool("refund", entry.Queryable, o, every(time.Minute), func(c *config.Tool) {
+			c.Revisions.Effect, c.Retry.MaxAttempts = "v2", 3
+		})
+		w := open(t, options{}, now).run()
+		must(t, w.poller.Pause(t.Context(), "refund", "reload"))
+		first := w.accept("refund", "order-17")
+		must(t, w.poller.Swap(t.Context(), work(t, other)))
+		must(t, w.poller.Resume(t.Context(), "refund"))
+		pass(70 * time.Second)
+		r := w.expect(first, entry.Pending, "")
+		equal(t, "failures", r.Failures, 2)
+		must(t, w.poller.Swap(t.Context(), work(t, now))) // the contract is again what it was
+		pass(time.Minute)
+		w.expect(first, entry.Delivered, "")
+		equal(t, "evidence", join(w.evidence(first)), "blocked not_sent contract_drift; blocked not_sent contract_drift")
+
+		must(t, w.poller.Pause(t.Context(), "refund", "reload"))
+		second := w.accept("refund", "order-18")
+		must(t, w.poller.Swap(t.Context(), work(t, other)))
+		must(t, w.poller.Resume(t.Context(), "refund"))
+		pass(5 * time.Minute)
+		w.expect(second, entry.Dead, "contract_drift")
+		equal(t, "requests", len(o.called()), 1)
+	})
+}
+
 func TestTimeInWhichAToolWasPausedAgesNothing(t *testing.T) {
 	story(t, func(t *testing.T) {
 		o := &outside{do: always(handler.Again(errLost, -1))}
