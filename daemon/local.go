@@ -27,7 +27,7 @@ import (
 // looks: the others send nothing, and need not be able to read secrets.
 func Local(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (c *api.Client, closeAll func() error, err error) {
 	d := &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), close: func() {}}
-	end := func() error { return d.end(nil) }
+	end := d.end
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, end())
