@@ -14,6 +14,8 @@ const (
 	batchTime     = 20 * time.Millisecond
 	streakTime    = 4 * time.Millisecond
 	gapTime       = time.Millisecond
+	foreignShare  = 4           // parts of time with the lock go with one without it,
+	foreignTime   = time.Minute // for so long after another process was seen to commit
 	retryTime     = time.Millisecond
 	fullRetryTime = 250 * time.Millisecond
 	closeTime     = 10 * time.Second
@@ -28,13 +30,21 @@ type committer struct {
 	changes int64 // total_changes of the connection after the last batch
 	frames  int   // pages written since the last checkpoint was asked for
 	streak  time.Time
+	held    time.Duration // how long the lock was held since it was last left free
+	freed   time.Time     // when it was given back last
+	version int64         // of the file, as other connections' commits change it
+	foreign time.Time     // when another process was last seen to commit
 }
 
 // run works until the queue is closed and empty, or the file is lost.
 func (w *committer) run() {
 	for w.next() {
 		if w.begin() {
+			taken := time.Now()
+			w.notice(taken)
 			w.gather()
+			w.freed = time.Now()
+			w.held += w.freed.Sub(taken)
 		}
 	}
 	why := w.l.Err()
@@ -56,6 +66,7 @@ func (w *committer) next() bool {
 		}
 		<-w.q.wake
 	}
+	w.share()
 	return !w.l.failed()
 }
 
@@ -70,6 +81,35 @@ func (w *committer) pause() {
 	if time.Since(w.streak) > streakTime {
 		time.Sleep(gapTime)
 		w.streak = time.Now()
+	}
+}
+
+// notice looks whether another connection has committed since the last batch.
+func (w *committer) notice(now time.Time) {
+	var version int64
+	if w.c.one(`PRAGMA data_version`).Scan(&version) != nil {
+		return // what is wrong shows in the batch
+	}
+	if version != w.version && w.version != 0 {
+		w.foreign = now
+	}
+	w.version = version
+}
+
+// share leaves the lock free for a fifth of the time while other processes write,
+// too. The streaks of pause do not see to that: a queue that is empty for an
+// instant ends one. The others look for the lock at most every 100 ms, so it is
+// the share of time that counts: with a fifth, fifty looks in 5 s do not all
+// miss. Moments without work count.
+func (w *committer) share() {
+	gap := w.held/foreignShare - time.Since(w.freed)
+	if time.Since(w.foreign) > foreignTime || gap <= 0 {
+		w.held = 0
+		return
+	}
+	if w.held > streakTime {
+		time.Sleep(gap)
+		w.held = 0
 	}
 }
 
