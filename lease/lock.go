@@ -62,28 +62,36 @@ type Lock struct {
 // mark is what the lock file keeps from one holder to the next.
 type mark struct {
 	Holder
+	Begun string `json:"begun,omitempty"` // tells the holder from a later process of its number
 	// Failed: the last daemon ended on an input/output error, so the log must be
 	// copied completely before anything is answered.
 	Failed bool `json:"io_failed,omitempty"`
 }
 
-// lockRetry is how often a lock that one-shot commands hold is tried.
-const lockRetry = 20 * time.Millisecond
+// lockRetry is how often a lock that is waited for is tried, and orphanTime how
+// long the children of a holder that was killed have to let go of it.
+const (
+	lockRetry  = 20 * time.Millisecond
+	orphanTime = 2 * time.Second
+)
 
 // Acquire locks the file beside the database at path. It waits until ctx ends for
-// one-shot commands to go, but not for a daemon: *HeldError is answered at once.
+// one-shot commands to go, but not for a daemon: *HeldError is answered at once,
+// unless the daemon that the file names is dead. Then it is answered if the lock
+// is not free within two seconds.
 func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, error) {
 	real, err := realPath(path)
 	if err != nil {
 		return nil, err
 	}
 	l := &Lock{path: real + ".lock"}
-	for {
+	for orphaned := time.Now().Add(orphanTime); ; {
 		err := l.try(mode)
 		if err == nil {
 			return l, l.enter(mode, me)
 		}
-		if err := l.yield(err, mode); err != nil {
+		err = l.yield(err, mode)
+		if held := (*HeldError)(nil); err != nil && (!errors.As(err, &held) || !l.io.gone() || time.Now().After(orphaned)) {
 			return nil, err
 		}
 		select {
@@ -156,6 +164,7 @@ func (l *Lock) enter(mode Mode, me Holder) error {
 		return nil
 	}
 	l.io.Holder = me
+	_, l.io.Begun = process(me.PID)
 	return l.write()
 }
 

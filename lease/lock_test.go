@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(holdEnv); path != "" {
 		os.Exit(hold(path))
 	}
+	if os.Getenv(lingerEnv) != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
@@ -31,6 +35,12 @@ func hold(path string) int {
 	if _, err := lease.Acquire(context.Background(), path, lease.Exclusive, me("run")); err != nil {
 		fmt.Println(err)
 		return 1
+	}
+	if os.Getenv(orphanEnv) != "" {
+		if err := linger(path + ".lock"); err != nil {
+			fmt.Println(err)
+			return 1
+		}
 	}
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
