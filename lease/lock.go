@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outboxd/outboxd/ledger"
 )
 
 // Mode of a Lock.
@@ -88,7 +90,10 @@ func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, err
 	for orphaned := time.Now().Add(orphanTime); ; {
 		err := l.try(mode)
 		if err == nil {
-			return l, l.enter(mode, me)
+			if err = l.enter(mode, me); err == nil {
+				return l, nil
+			}
+			return nil, errors.Join(err, l.Unlock())
 		}
 		err = l.yield(err, mode)
 		if held := (*HeldError)(nil); err != nil && (!errors.As(err, &held) || !l.io.gone() || time.Now().After(orphaned)) {
@@ -138,7 +143,7 @@ func realPath(path string) (string, error) {
 func (l *Lock) try(mode Mode) error {
 	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return errors.Unwrap(err)
+		return full(errors.Unwrap(err))
 	}
 	err = unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB)
 	l.io = readMark(f)
@@ -176,9 +181,17 @@ func (l *Lock) write() error {
 		return fmt.Errorf("encode lock file: %w", err)
 	}
 	if _, err := l.f.WriteAt(fmt.Appendf(nil, "%-511s\n", b), 0); err != nil {
-		return fmt.Errorf("write lock file: %w", errors.Unwrap(err))
+		return fmt.Errorf("write lock file: %w", full(errors.Unwrap(err)))
 	}
 	return nil
+}
+
+// full tells a disk without space from other errors of the system.
+func full(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: %w", ledger.ErrDiskFull, err)
+	}
+	return err
 }
 
 // Check is ErrLockReplaced when the path names another file than the one that is

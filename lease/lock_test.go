@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/outboxd/outboxd/lease"
+	"github.com/outboxd/outboxd/ledger"
 )
 
 // holdEnv makes this test binary a process that holds the lock of the file that
@@ -227,4 +230,22 @@ func TestTheLockFileKeepsHowTheLastDaemonEnded(t *testing.T) {
 	if l.Failed() {
 		t.Error("garbage says that the last daemon failed")
 	}
+}
+
+func TestALockFileThatADiskHasNoSpaceForSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("NOT TESTED: a lock file on a full disk: cannot mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	path := filepath.Join(dir, "outbox.db")
+	_, err := lease.Acquire(t.Context(), path, lease.Exclusive, me("run"))
+	if ledger.Code(err) != "DISK_FULL" {
+		t.Errorf("acquire answered %v, want DISK_FULL", err)
+	}
+	must(t, os.Remove(filepath.Join(dir, "filler")))
+	must(t, acquire(t, path, lease.Exclusive).Unlock()) // the first one holds nothing
 }
