@@ -72,14 +72,16 @@ func (l *Ledger) prepare(c *conn, created bool) error {
 func requireWAL(c *conn, created bool) error {
 	var mode string
 	var pages int64
+	// The count goes first: a file that another process creates meanwhile has its
+	// first page and its mode at once, so a page that is seen comes with the mode.
+	if err := c.one(`PRAGMA page_count`).Scan(&pages); err != nil {
+		return fmt.Errorf("read page count: %w", openError(err))
+	}
 	if err := c.one(`PRAGMA journal_mode`).Scan(&mode); err != nil {
 		return fmt.Errorf("read journal mode: %w", openError(err))
 	}
 	if mode == "wal" {
 		return nil
-	}
-	if err := c.one(`PRAGMA page_count`).Scan(&pages); err != nil {
-		return fmt.Errorf("read page count: %w", openError(err))
 	}
 	if !created || pages > 0 {
 		return ErrNotWAL

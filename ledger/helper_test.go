@@ -202,4 +202,5 @@ var children = map[string]func(path string) error{
 	"sync":    failSync,
 	"denied":  openDenied,
 	"foreign": foreignWriter,
+	"create":  createTogether,
 }
