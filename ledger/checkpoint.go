@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,6 +17,8 @@ const (
 	checkpointFar   = 4000            // pages in the log at which the writer pauses for it
 	idleTime        = 2 * time.Second // without a commit, after which the log is truncated
 	idleRetry       = 10 * time.Second
+
+	completeRetryTime = 10 * time.Millisecond
 )
 
 // checkpointer copies the log into the database on a connection of its own, so
@@ -115,16 +118,22 @@ func (k *checkpointer) checkpoint(pragma string) (long, left int64, err error) {
 // complete copies the whole log, whoever reads, or fails within the time given.
 // The boot after an input/output error needs it: pages that the failed sync
 // dropped are only safe once they stand in the database itself.
-func (k *checkpointer) complete(limit time.Duration) error {
+func (k *checkpointer) complete(ctx context.Context, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
 		_, left, err := k.checkpoint(`PRAGMA wal_checkpoint(FULL)`)
-		if err == nil && left == 0 {
+		switch {
+		case err != nil:
+			return openError(err)
+		case left == 0:
 			return nil
+		case time.Now().After(end):
+			return ErrBusy
 		}
-		if time.Now().After(end) {
-			return errors.Join(ErrBusy, err)
+		select {
+		case <-ctx.Done():
+			return errors.Join(ErrBusy, ctx.Err())
+		case <-time.After(completeRetryTime):
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -47,6 +47,29 @@ func TestCloseBesideWrites(t *testing.T) {
 	}
 }
 
+// A statement that takes long does not hold up a stop.
+func TestCloseInterruptsReaders(t *testing.T) {
+	l := fresh(t, ledger.Options{})
+	reading, read := make(chan struct{}), make(chan error, 1)
+	go func() {
+		read <- l.Read(context.Background(), func(v *ledger.View) error {
+			close(reading)
+			return v.One(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000000) SELECT count(*) FROM n`).Scan(new(int))
+		})
+	}()
+	<-reading
+	began := time.Now()
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("closed after %v, want at once", took)
+	}
+	if err := <-read; !errors.Is(err, ledger.ErrClosed) {
+		t.Errorf("read: got %v, want %v", err, ledger.ErrClosed)
+	}
+}
+
 // A function that panics gives its reader back, with no transaction on it.
 func TestReaderThatPanicsIsNotLost(t *testing.T) {
 	l := fresh(t, ledger.Options{Readers: 1})

@@ -13,7 +13,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// background: statements end when SQLite ends them. A context that can be
+// background: what writes ends when SQLite ends it. A context that can be
 // cancelled would roll back the whole transaction with it.
 var background = context.Background()
 
@@ -23,6 +23,7 @@ type conn struct {
 	raw      driver.Conn
 	stmts    map[string]driver.Stmt
 	controls map[control]driver.Stmt
+	ctx      context.Context     // interrupts a reader's statements; of a writer, background
 	args     []driver.NamedValue // scratch
 	closure  bool                // the statements are a closure's, not the committer's
 }
@@ -86,7 +87,7 @@ func connect(path string, r role) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", openError(err))
 	}
-	c := &conn{raw: raw, stmts: map[string]driver.Stmt{}, controls: map[control]driver.Stmt{}}
+	c := &conn{raw: raw, ctx: background, stmts: map[string]driver.Stmt{}, controls: map[control]driver.Stmt{}}
 	if err := errors.Join(c.raw.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(c.authorize), c.verify(r)); err != nil {
 		_ = c.close()
 		return nil, err
@@ -182,7 +183,7 @@ func (c *conn) each(fn func(*Row) error, query string, args ...any) (err error) 
 	if err != nil {
 		return err
 	}
-	rows, err := s.(driver.StmtQueryContext).QueryContext(background, bound)
+	rows, err := s.(driver.StmtQueryContext).QueryContext(c.ctx, bound)
 	if err != nil {
 		return err
 	}

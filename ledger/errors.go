@@ -83,6 +83,13 @@ func Hint(err error) string {
 	return ""
 }
 
+// Broken reports whether err comes from an input/output error of the disk: what
+// was written last may not have reached it, so the next start must copy the log
+// completely before it answers (Options.Complete).
+func Broken(err error) bool {
+	return errors.Is(err, ErrCommitUnknown) || sqliteCode(err)&0xff == sqlite3.SQLITE_IOERR && !isFull(err)
+}
+
 func sqliteCode(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {

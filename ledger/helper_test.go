@@ -196,11 +196,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func payload(bytes int) string { return strings.Repeat("x", bytes) }
 
 var children = map[string]func(path string) error{
-	"hold":    holdLock,
-	"fill":    fillDisk,
-	"open":    openOnce,
-	"sync":    failSync,
-	"denied":  openDenied,
-	"foreign": foreignWriter,
-	"create":  createTogether,
+	"hold":     holdLock,
+	"fill":     fillDisk,
+	"open":     openOnce,
+	"sync":     failSync,
+	"denied":   openDenied,
+	"foreign":  foreignWriter,
+	"create":   createTogether,
+	"complete": completeBroken,
 }

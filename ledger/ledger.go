@@ -40,6 +40,8 @@ type Ledger struct {
 	dead chan struct{}         // closed with err
 	once sync.Once
 
+	reading context.Context // of every Read; Close ends it
+	hush    context.CancelFunc
 	stop    chan struct{}
 	closing sync.Once
 	work    sync.WaitGroup
@@ -59,7 +61,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 			return nil, err
 		}
 	}
-	if err := l.start(w); err != nil {
+	if err := l.start(ctx, w); err != nil {
 		return nil, err
 	}
 	if o.ReadOnly {
@@ -98,11 +100,12 @@ func locateLedger(path string, o Options) (*Ledger, bool, error) {
 		}
 	}
 	l := &Ledger{opts: o, file: f, q: newQueue(), dead: make(chan struct{}), stop: make(chan struct{})}
+	l.reading, l.hush = context.WithCancel(context.Background())
 	return l, created, nil
 }
 
 // start opens the other connections and the goroutines that own them.
-func (l *Ledger) start(w *conn) (err error) {
+func (l *Ledger) start(ctx context.Context, w *conn) (err error) {
 	if l.readers, err = newReaders(l.file.path, l.opts.Readers); err != nil {
 		if w != nil {
 			err = errors.Join(err, w.close())
@@ -119,7 +122,7 @@ func (l *Ledger) start(w *conn) (err error) {
 		return errors.Join(err, w.close())
 	}
 	if l.opts.Complete {
-		if err := l.ckpt.complete(l.opts.Busy); err != nil {
+		if err := l.ckpt.complete(ctx, l.opts.Busy); err != nil {
 			l.readers.Close()
 			return errors.Join(err, l.ckpt.close(), w.close())
 		}
@@ -200,10 +203,11 @@ func (l *Ledger) fail(err error) {
 }
 
 // Close lets what waits be written, then closes every connection. While another
-// process holds the write lock it waits for it for some seconds. It waits for
-// every Read to end. A second Close does nothing.
+// process holds the write lock it waits for it for some seconds. A Read that runs
+// is interrupted: it answers ErrClosed. A second Close does nothing.
 func (l *Ledger) Close() error {
 	l.q.close(ErrClosed)
+	l.hush()
 	l.closing.Do(func() { close(l.stop) })
 	l.work.Wait()
 	l.readers.Close()

@@ -28,11 +28,17 @@ func (v *View) Each(fn func(*Row) error, query string, args ...any) error {
 // One implements Querier.
 func (v *View) One(query string, args ...any) One { return v.c.one(query, args...) }
 
-// Read runs fn on one snapshot of the file. It waits for a free reader until
-// ctx ends.
+// Read runs fn on one snapshot of the file. It waits for a free reader until ctx
+// ends, which also interrupts the statement that runs, as Close does.
 func (l *Ledger) Read(ctx context.Context, fn func(*View) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.reading, func() { cancel(ErrClosed) })()
 	res, err := l.readers.Acquire(ctx)
-	if errors.Is(err, puddle.ErrClosedPool) {
+	if errors.Is(err, puddle.ErrClosedPool) || errors.Is(context.Cause(ctx), ErrClosed) {
+		if err == nil {
+			res.Release()
+		}
 		return ErrClosed
 	}
 	if err != nil {
@@ -51,6 +57,9 @@ func (l *Ledger) Read(ctx context.Context, fn func(*View) error) error {
 	}
 	err = view(ctx, res.Value(), fn)
 	keep = !spoilt(err)
+	if err != nil && errors.Is(context.Cause(ctx), ErrClosed) {
+		return errors.Join(ErrClosed, err)
+	}
 	return err
 }
 
@@ -58,7 +67,9 @@ func view(ctx context.Context, c *conn, fn func(*View) error) error {
 	if err := c.control(read); err != nil {
 		return openError(err)
 	}
+	c.ctx = ctx
 	err := fn(&View{c: c, ctx: ctx})
+	c.ctx = background
 	if end := c.control(rollback); end != nil {
 		return errors.Join(err, errUnended, end)
 	}

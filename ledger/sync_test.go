@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxd/outboxd/ledger"
 )
@@ -124,6 +125,41 @@ func TestFailedSyncEndsTheLedger(t *testing.T) {
 		}
 	}
 	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// completeBroken opens a file whose log must be copied, and says what it was told.
+func completeBroken(path string) error {
+	_, err := ledger.Open(context.Background(), path, ledger.Options{Complete: true})
+	fmt.Printf("code %s, broken %v\n", ledger.Code(err), ledger.Broken(err))
+	return nil
+}
+
+// An input/output error is not taken for a lock, and is told at once.
+func TestAnErrorWhileTheLogIsCopiedAtTheStart(t *testing.T) {
+	l := fresh(t, ledger.Options{})
+	mustWrite(t, l, insert(1, ""))
+	p := start(t, "complete", l.Path(), traced(t, "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
+		"-e", "inject=fsync,fdatasync:error=EIO:when=2+")...)
+	p.wants("code SQLITE_ERROR, broken true")
+}
+
+func TestCopyingTheLogEndsWithItsContext(t *testing.T) {
+	l := fresh(t, ledger.Options{})
+	err := l.Read(t.Context(), func(v *ledger.View) error {
+		if err := v.One(`SELECT count(*) FROM note`).Scan(new(int)); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := ledger.Open(ctx, l.Path(), ledger.Options{Complete: true, Busy: time.Hour})
+		if !errors.Is(err, ledger.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beside a reader: got %v, want %v and %v", err, ledger.ErrBusy, context.DeadlineExceeded)
+		}
+		return nil
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }
