@@ -65,6 +65,7 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 		return retryPass, nil
 	}
 	p.failing = false
+	p.unparked = f.unparked
 	p.slots.backlog = f.more
 	for _, c := range f.claims {
 		p.start(work, c)
@@ -119,15 +120,16 @@ type finder struct {
 	suspects bool
 	idle     time.Duration // until another suspect may start; 0: no matter
 
-	tools  map[string]toolRow
-	claims []claim
-	moves  []move        // entries given up or lapsed
-	taken  int           // intake rows taken in
-	rest   time.Duration // until a rate lets more start of what is due; 0: no matter
-	more   bool          // due work was left behind
-	next   time.Time     // when the next entry is due; zero: none
-	now    time.Time
-	began  time.Time // now, monotonic
+	tools    map[string]toolRow
+	claims   []claim
+	moves    []move        // entries given up or lapsed
+	unparked *Work         // for whose tools no row is parked
+	taken    int           // intake rows taken in
+	rest     time.Duration // until a rate lets more start of what is due; 0: no matter
+	more     bool          // due work was left behind
+	next     time.Time     // when the next entry is due; zero: none
+	now      time.Time
+	began    time.Time // now, monotonic
 }
 
 func (p *Poller) plan() *finder {
@@ -148,7 +150,11 @@ func (f *finder) look(tx *ledger.Tx) error {
 	if err := read(tx, f.tools); err != nil {
 		return fmt.Errorf("read tools: %w", err)
 	}
-	drained, err := intake.Drain(tx, f.work.Registry, intakeBatch)
+	work := f.p.Work() // of this moment: an older one would park rows for the tools of a newer one
+	if err := f.unpark(tx, work); err != nil {
+		return err
+	}
+	drained, err := intake.Drain(tx, work.Registry, intakeBatch)
 	if err != nil {
 		return fmt.Errorf("drain intake: %w", err)
 	}

@@ -69,9 +69,10 @@ type Poller struct {
 	settling context.Context // of outcomes that cannot be recorded yet
 	abandon  context.CancelFunc
 
-	slots   slots
-	clock   clock
-	failing bool // the last pass could not look
+	slots    slots
+	clock    clock
+	unparked *Work // for whose tools parked rows were looked at again
+	failing  bool  // the last pass could not look
 }
 
 // New returns a poller that does nothing until Run.
@@ -193,7 +194,7 @@ func (p *Poller) begin(ctx context.Context) error {
 		p.clock.note(gone, time.Now())
 		p.stepped(gone)
 	}
-	return p.unpark(ctx)
+	return nil
 }
 
 // reap takes back every slot that is free by now.

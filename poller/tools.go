@@ -132,17 +132,14 @@ func (p *Poller) control(ctx context.Context, tool, statement, reason string) er
 	return nil
 }
 
-// Swap puts a new snapshot in the place of the old one. What runs goes on with
-// the old one.
+// Swap puts a new snapshot in the place of the old one, or changes nothing. What
+// runs goes on with the old one.
 func (p *Poller) Swap(ctx context.Context, w *Work) error {
 	err := p.l.Write(ctx, func(tx *ledger.Tx) error { return enter(tx, w.Registry.Names()) })
 	if err != nil {
 		return fmt.Errorf("enter tools: %w", err)
 	}
 	p.work.Store(w)
-	if err := p.unpark(ctx); err != nil {
-		return err
-	}
 	p.Wake()
 	return nil
 }
@@ -150,16 +147,18 @@ func (p *Poller) Swap(ctx context.Context, w *Work) error {
 // unparkBatch is how many intake rows one closure looks at again.
 const unparkBatch = 500
 
-// unpark has what applications wrote for tools that exist now looked at again.
-func (p *Poller) unpark(ctx context.Context) error {
-	for n := unparkBatch; n == unparkBatch; {
-		err := p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
-			n, err = intake.Unpark(tx, p.Work().Registry, unparkBatch)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("look at parked rows again: %w", err)
-		}
+// unpark has what applications wrote for tools that exist now looked at again,
+// once for each snapshot.
+func (f *finder) unpark(tx *ledger.Tx, w *Work) error {
+	if f.unparked = f.p.unparked; f.unparked == w {
+		return nil
+	}
+	n, err := intake.Unpark(tx, w.Registry, unparkBatch)
+	if err != nil {
+		return fmt.Errorf("look at parked rows again: %w", err)
+	}
+	if n < unparkBatch {
+		f.unparked = w
 	}
 	return nil
 }
