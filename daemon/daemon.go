@@ -74,7 +74,7 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 			err = errors.Join(err, d.end())
 		}
 	}()
-	if err := d.takeLock(ctx); err != nil {
+	if err := d.untilSpace(ctx, func() error { return d.takeLock(ctx) }); err != nil {
 		return d, err
 	}
 	work, closeWork, err := assemble(cfg, o.Tools)
@@ -82,19 +82,26 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 		return d, err
 	}
 	d.close = closeWork
-	if err := d.open(ctx); err != nil {
+	if err := d.untilSpace(ctx, func() error { return d.open(ctx) }); err != nil {
 		return d, err
 	}
 	if cfg.Worker.Exclusive {
-		n, err := lease.TakeOver(ctx, d.ledger)
-		if err != nil {
-			return d, fmt.Errorf("take over: %w", err)
+		if err := d.untilSpace(ctx, func() error { return d.takeOver(ctx) }); err != nil {
+			return d, err
 		}
-		d.metrics.lapsed(n)
-		log.Info("database opened", zap.Int64("epoch", d.ledger.Epoch()), zap.Int("lapsed", n))
 	}
 	d.build(work)
 	return d, nil
+}
+
+func (d *daemon) takeOver(ctx context.Context) error {
+	n, err := lease.TakeOver(ctx, d.ledger)
+	d.metrics.lapsed(n)
+	if err != nil {
+		return fmt.Errorf("take over: %w", err)
+	}
+	d.log.Info("database opened", zap.Int64("epoch", d.ledger.Epoch()), zap.Int("lapsed", n))
+	return nil
 }
 
 func (d *daemon) takeLock(ctx context.Context) (err error) {
@@ -116,13 +123,18 @@ func (d *daemon) now() time.Time {
 	return time.Now()
 }
 
-// open opens the file. After a daemon that ended on an input/output error the
-// log is copied completely first.
+// open opens the file, once. After a daemon that met an input/output error the
+// log is copied completely first, and only then is that forgotten.
 func (d *daemon) open(ctx context.Context) (err error) {
-	d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
-		Create: true, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
-		Complete: d.lock.Failed(), Now: d.o.Now, Observe: d.metrics.batch,
-	})
+	if d.ledger == nil {
+		d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
+			Create: true, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
+			Complete: d.lock.Failed(), Now: d.o.Now, Observe: d.metrics.batch,
+		})
+	}
+	if ledger.Broken(err) {
+		err = errors.Join(err, d.lock.SetFailed(true))
+	}
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
@@ -146,12 +158,10 @@ func (d *daemon) build(work *poller.Work) {
 
 // check is asked at every pass: what is open must still be what the paths name.
 func (d *daemon) check() error {
-	if d.cfg.Worker.Exclusive {
-		if err := d.lock.Check(); err != nil {
-			return err
-		}
+	if err := d.ledger.Check(); err != nil || !d.cfg.Worker.Exclusive {
+		return err
 	}
-	return d.ledger.Check()
+	return d.lock.Check()
 }
 
 // ready is nil while work can be accepted and done.
@@ -168,8 +178,8 @@ func (d *daemon) ready() error {
 	return nil
 }
 
-// end closes what start opened, in the reverse order. After an input/output error
-// the next start must know, also after one that came only while closing.
+// end closes what start opened, in the reverse order. The next start must also
+// know of an input/output error that came only while closing.
 func (d *daemon) end() error {
 	d.close()
 	var errs []error
@@ -183,6 +193,20 @@ func (d *daemon) end() error {
 		errs = append(errs, d.lock.Unlock())
 	}
 	return errors.Join(errs...)
+}
+
+// remember writes down an input/output error at once: the next start must know,
+// however this process ends.
+func (d *daemon) remember(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.ledger.Dead():
+	}
+	if !d.failed() {
+		return nil
+	}
+	return d.lock.SetFailed(true)
 }
 
 // failed: what was written last may not have reached the disk.

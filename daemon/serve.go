@@ -39,6 +39,7 @@ func (d *daemon) serve(ctx context.Context) error {
 			return nil
 		})
 	}
+	loop("mark", d.remember)
 	loop("keeper", d.keeper.Run)
 	loop("socket", func(ctx context.Context) error { return api.Serve(ctx, ln, d.api, d.log) })
 	loop("watch", d.watch)
@@ -51,7 +52,10 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.o.Started != nil {
 		d.o.Started()
 	}
-	err = d.poller.Run(polling, work)
+	err = d.untilSpace(polling, func() error { return d.poller.Run(polling, work) })
+	if polling.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // stopped before the disk had space for anything
+	}
 	stopPolling() // it may have ended by itself
 	stopSupport()
 	return d.ended(errors.Join(err, loops.Wait()))
@@ -136,8 +140,9 @@ func (d *daemon) reload(ctx context.Context) error {
 	return nil
 }
 
-// watchdog tells the service manager that the daemon is alive, as long as the
-// committer answers.
+// watchdog tells the service manager that this process runs, from the start until
+// the drain is over. It judges nothing: a daemon whose file is lost ends by itself,
+// and must not be killed while it waits for what runs.
 func (d *daemon) watchdog(ctx context.Context) error {
 	every, err := systemd.WatchdogInterval()
 	if err != nil || every == 0 {
@@ -150,9 +155,7 @@ func (d *daemon) watchdog(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if d.ledger.Err() == nil {
-				d.tell(systemd.Alive())
-			}
+			d.tell(systemd.Alive())
 		}
 	}
 }

@@ -47,6 +47,13 @@ func Status(status string) error {
 	return send(line(status))
 }
 
+// Extend asks for at least that much more time, from now on, for the start or the
+// stop that is under way (sd_notify(3), EXTEND_TIMEOUT_USEC). A running service it
+// does not concern.
+func Extend(by time.Duration) error {
+	return send("EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(by.Microseconds(), 10))
+}
+
 // Alive resets the watchdog. The caller sends it every WatchdogInterval, and
 // only while its work moves: it is the proof of that.
 func Alive() error {

@@ -50,6 +50,7 @@ func TestEachMessageIsOneDatagram(t *testing.T) {
 		{"Stopping", func() error { return systemd.Stopping("draining 3") }, "STOPPING=1\nSTATUS=draining 3"},
 		{"Status", func() error { return systemd.Status("idle") }, "STATUS=idle"},
 		{"Alive", systemd.Alive, "WATCHDOG=1"},
+		{"Extend", func() error { return systemd.Extend(time.Minute) }, "EXTEND_TIMEOUT_USEC=60000000"},
 	} {
 		if err := c.send(); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
