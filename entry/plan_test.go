@@ -36,6 +36,9 @@ func TestHotStatementsSearch(t *testing.T) {
 		{"nearer", nearerSQL, 5, "SEARCH e USING INDEX outbox_entry_due (tool_name=? AND due_at>?)"},
 		// Every row that is due is looked at, at the start and at a sweep: in a
 		// read, which nobody waits for.
+		{"may still run, leased", leasedLateSQL, 2, "SCAN outbox_entry USING INDEX outbox_entry_due"},
+		{"may still run, unknown", unknownLateSQL, 2, "SEARCH outbox_entry USING INDEX outbox_entry_kept (state=?)"},
+		{"later", laterSQL, 3, byID},
 		{"leased", leasedSQL, 0, "SCAN outbox_entry USING INDEX outbox_entry_due"},
 	} {
 		plan := explain(t, l, c.query, c.args)

@@ -12,7 +12,6 @@ package poller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +89,7 @@ func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger)
 		finished: make(chan finish, o.Concurrency),
 		slots:    newSlots(o.Concurrency),
 	}
+	p.clock.tick(l.Now(), time.Now())
 	p.settling, p.abandon = context.WithCancel(context.Background())
 	p.work.Store(w)
 	return p
@@ -123,7 +123,7 @@ const writtenTime = 2 * time.Millisecond
 // ends what runs: its outcomes are recorded all the same, unless the file does
 // not take them for long. Run returns an error when the file is lost.
 func (p *Poller) Run(ctx, work context.Context) error {
-	if err := p.begin(ctx); err != nil {
+	if err := p.resume(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before anything ran
 		}
@@ -169,32 +169,6 @@ func (p *Poller) ownWrite(looked time.Time) time.Duration {
 		return 0
 	}
 	return writtenTime - time.Since(looked)
-}
-
-// begin makes the tools known and credits them with the time in which no daemon
-// ran.
-func (p *Poller) begin(ctx context.Context) error {
-	var gone time.Duration
-	err := p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
-		if gone, err = down(tx); err != nil {
-			return err
-		}
-		if err := enter(tx, p.Work().Registry.Names()); err != nil {
-			return err
-		}
-		if p.o.TookOver && gone >= time.Second {
-			return excuse(tx, gone)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("enter tools: %w", err)
-	}
-	if gone < -stepSize {
-		p.clock.note(gone, time.Now())
-		p.stepped(gone)
-	}
-	return nil
 }
 
 // reap takes back every slot that is free by now.

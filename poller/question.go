@@ -70,6 +70,11 @@ func (p *Poller) answered(c claim, ans handler.Answer, asked time.Time) {
 		if err != nil {
 			return "", err
 		}
+		now, err := entry.Get(tx, c.held.ID) // a step of the clock may have moved it
+		if err != nil {
+			return "", err
+		}
+		j.due.OverAt = now.OverAt
 		return j.answer(tx, ans, asked, ev)
 	})
 }
@@ -90,13 +95,16 @@ func (p *Poller) settleQuestion(c claim, ev entry.Evidence, fn func(*ledger.Tx) 
 }
 
 // answer decides what an answer proves. "Not applied" counts only when the
-// attempt was known to be over as the question was put, and while the downstream
-// still remembers the key.
+// attempt was known to be over as the question was put, which a clock that has just
+// been set does not tell, and while the downstream still remembers the key.
 func (j judge) answer(tx *ledger.Tx, ans handler.Answer, asked time.Time, ev entry.Evidence) (entry.State, error) {
 	still := entry.StillUnknown{Event: entry.NoAnswer, Reason: deadletter.Unproven, Evidence: ev}
 	switch {
 	case ans.Found == handler.Conflict:
 		still.Event, still.Reason = entry.Conflict, deadletter.Conflict
+		return j.held.StillUnknown(tx, still)
+	case ans.Found == handler.NotApplied && j.doubtful:
+		still.Event, still.At = entry.TooEarly, j.limits.Now.Add(j.delay(1, false, 0))
 		return j.held.StillUnknown(tx, still)
 	case ans.Found == handler.NotApplied && asked.Before(j.due.OverAt):
 		still.Event, still.At = entry.TooEarly, j.overAt()

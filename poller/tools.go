@@ -35,13 +35,13 @@ func enter(tx *ledger.Tx, names []string) error {
 // down is the time since the last claim, whose token is its instant in
 // microseconds: nothing failed in it, so no entry ages by it. It is negative when
 // the clock was ahead then.
-func down(tx *ledger.Tx) (time.Duration, error) {
+func down(q ledger.Querier, now time.Time) (time.Duration, error) {
 	var last int64
-	err := tx.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last)
+	err := q.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last)
 	if err != nil || last == 0 {
 		return 0, err
 	}
-	return tx.Now().Sub(time.UnixMicro(last)), nil
+	return now.Sub(time.UnixMicro(last)), nil
 }
 
 // excuse credits the tools that are not paused: those are when they are resumed.

@@ -16,6 +16,8 @@ type judge struct {
 	claim
 	limits deadletter.Limits
 	tool   *contract.Tool // today's
+
+	doubtful bool // the clock was set, and stored instants do not show it yet
 }
 
 func (p *Poller) judge(tx *ledger.Tx, c claim) (judge, error) {
@@ -24,7 +26,7 @@ func (p *Poller) judge(tx *ledger.Tx, c claim) (judge, error) {
 		tool = today
 	}
 	excused, err := excused(tx, tool.Name)
-	return judge{c, p.limits(tool, tx.Now(), excused), tool}, err
+	return judge{c, p.limits(tool, tx.Now(), excused), tool, p.clock.doubtful(p.l.Now(), time.Now())}, err
 }
 
 // settle moves the entry as the observation asks for. Success is settled
