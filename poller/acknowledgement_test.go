@@ -104,10 +104,10 @@ func TestNotAppliedCountsOnlyOnceTheAttemptIsOver(t *testing.T) {
 		w.expect(id, entry.Unknown, "unproven")
 		equal(t, "asks", len(o.asked()), 1)
 		r := w.entry(id)
-		equal(t, "due when it may count", r.DueAt.Sub(began).Round(time.Second), 30*time.Second)
+		equal(t, "due when it may count", r.DueAt.Sub(began).Round(time.Second), 31*time.Second)
 		equal(t, "queries", r.Queries, 0)
 
-		pass(20 * time.Second) // asked again at 30 s, pending, sent again after the backoff
+		pass(20 * time.Second) // asked again at 31 s, pending, sent again after the backoff
 		w.expect(id, entry.Delivered, "")
 		equal(t, "calls, asks", [2]int{len(o.called()), len(o.asked())}, [2]int{2, 2})
 		equal(t, "evidence", join(w.evidence(id)),

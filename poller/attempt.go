@@ -77,10 +77,14 @@ func (p *Poller) mark(ctx context.Context, c *claim) error {
 }
 
 // send calls the handler and settles what it observed. The time limit counts from
-// the mark: nothing may leave after the attempt is taken to be over, however long
-// the process stood still in between.
+// here, but nothing may leave after the attempt is taken to be over, which counts
+// from the mark, however long the process stood still in between.
 func (p *Poller) send(ctx context.Context, c claim) {
-	limited, cancel := context.WithDeadline(ctx, c.since.Add(c.tool.Timeout))
+	end := time.Now().Add(c.tool.Timeout)
+	if last := c.since.Add(c.tool.Timeout + commitSlack); last.Before(end) {
+		end = last
+	}
+	limited, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	if limited.Err() != nil {
 		p.log.Warn("nothing sent: too late, or no longer ours", p.fields(c, zap.NamedError("cause", context.Cause(limited)))...)

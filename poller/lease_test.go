@@ -269,6 +269,24 @@ func TestNothingIsSentOnceItsAttemptIsTakenToBeOver(t *testing.T) {
 	})
 }
 
+func TestATimeLimitShorterThanACommitLeavesTheHandlerItsTime(t *testing.T) {
+	for _, effect := range []entry.Effect{entry.Idempotent, entry.Queryable, entry.Opaque} {
+		t.Run(string(effect), func(t *testing.T) {
+			story(t, func(t *testing.T) {
+				o := &outside{do: takes(50 * time.Millisecond), ask: neverAsked(t)}
+				slow := func(int, time.Duration) { <-time.After(400 * time.Millisecond) }
+				w := open(t, options{ledger: ledger.Options{Observe: slow}}, tool("mail", effect, o, func(c *config.Tool) {
+					c.Timeout = 100 * time.Millisecond
+				})).run()
+				id := w.accept("mail", "order-17")
+				pass(10 * time.Second)
+				w.expect(id, entry.Delivered, "")
+				equal(t, "calls", len(o.called()), 1)
+			})
+		})
+	}
+}
+
 // A paused or forgotten tool is looked at by no pass; its leases end all the same.
 func TestLeasesOfAPausedToolEndToo(t *testing.T) {
 	story(t, func(t *testing.T) {

@@ -62,10 +62,14 @@ func (f *finder) claim(tx *ledger.Tx, c candidate, op *contract.Operation, token
 	return entry.Take(tx, c.due, l, op.Effect.Marked())
 }
 
-// over is when a request sent at now is known to be over whatever is heard of
+// commitSlack is what a commit of the mark may take without shortening the
+// attempt: time limits may be shorter than a commit is.
+const commitSlack = time.Second
+
+// over is when a request marked at now is known to be over whatever is heard of
 // it: after its time limit and what the tool's query asks for on top.
 func over(now time.Time, t *contract.Tool) time.Time {
-	at := now.Add(t.Timeout)
+	at := now.Add(t.Timeout + commitSlack)
 	if t.Query != nil {
 		at = at.Add(t.Query.NotBefore)
 	}
