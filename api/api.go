@@ -33,12 +33,13 @@ type Deps struct {
 	Ready   func() error // nil: ready. The text of its error is shown
 }
 
-// How long a caller waits for the write lock and the commit, or for a free
-// reader; and how long it may take to send or take its bytes.
-const (
-	acceptTime   = 5 * time.Second
-	transferTime = 30 * time.Second
-)
+// limits are how long a caller waits for the write lock and the commit, or for a
+// free reader; and how long it may take to send or take its bytes.
+type limits struct{ accept, transfer time.Duration }
+
+const transferTime = 30 * time.Second
+
+func usual() limits { return limits{accept: 5 * time.Second, transfer: transferTime} }
 
 // API answers requests. It is safe for concurrent use.
 type API struct {
@@ -46,13 +47,14 @@ type API struct {
 	mux    *http.ServeMux
 	access atomic.Pointer[Access]
 	scans  chan struct{} // places for statements that may look at many rows
+	limits limits
 	waiters
 }
 
 // New returns the handler. Requests reach it through Serve or Local, which say
 // who asks.
 func New(d Deps) *API {
-	s := &API{d: d, mux: http.NewServeMux(), scans: make(chan struct{}, 2)}
+	s := &API{d: d, mux: http.NewServeMux(), scans: make(chan struct{}, 2), limits: usual()}
 	s.access.Store(d.Access)
 	s.route("POST /v1/operations", s.submit)
 	s.route("GET /v1/operations", s.list)

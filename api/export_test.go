@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // Statements are the ones whose plans are tested.
 var Statements = map[string]string{
 	"status": statusSQL, "kept": keptSQL, "live": liveSQL, "tool": toolSQL, "order": orderSQL,
@@ -21,3 +23,6 @@ func (s *API) Waiting(ref string) bool {
 
 // MaxPerUID is how many connections one uid may have.
 const MaxPerUID = maxPerUID
+
+// Hurry shortens how long callers wait, and how long their bytes may take.
+func (s *API) Hurry(accept, transfer time.Duration) { s.limits = limits{accept, transfer} }

@@ -95,7 +95,7 @@ func (s *API) tools(c *call) (reply, error) {
 }
 
 func (s *API) toolList(ctx context.Context) (Tools, error) {
-	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	ctx, cancel := context.WithTimeout(ctx, s.limits.accept)
 	defer cancel()
 	known, err := s.d.Poller.Tools(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *API) resume(c *call) (reply, error) {
 
 // control does something to the tool of the path and answers with how it is then.
 func (s *API) control(c *call, do func(context.Context, string) error) (reply, error) {
-	ctx, cancel := context.WithTimeout(c.Context(), acceptTime)
+	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	name := c.PathValue("name")
 	err := do(ctx, name)

@@ -86,6 +86,14 @@ func invalid(errs ...InputError) *Problem {
 	return p
 }
 
+// undecided: the disk was full at the commit, and the ledger has yet to find out
+// what became of it.
+func undecided() *Problem {
+	p := problem("DISK_FULL")
+	p.Detail = "the disk was full at the commit: whether the request was accepted is not known yet; submit the same key again"
+	return p
+}
+
 // errAltered: a stored row does not fit its own digest.
 var errAltered = errors.New("stored result is not what was recorded")
 
@@ -96,6 +104,9 @@ func problemOf(err error) *Problem {
 	}
 	if in, ok := errors.AsType[*contract.InputError](err); ok {
 		return invalid(InputError{in.Path, in.What, in.Allowed})
+	}
+	if errors.Is(err, ledger.ErrCommitUnknown) {
+		return undecided()
 	}
 	code := ledger.Code(err)
 	switch {
@@ -110,10 +121,12 @@ func problemOf(err error) *Problem {
 	return problem(code)
 }
 
-// fail answers with a problem, or not at all: where nobody knows whether a
-// commit took place, or nobody listens any more, the connection is cut.
+// fail answers with a problem, or not at all: where only the next start can find
+// out whether a commit took place, or nobody listens any more, the connection is
+// cut.
 func (s *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, ledger.ErrCommitUnknown) || r.Context().Err() != nil {
+	lost := errors.Is(err, ledger.ErrCommitUnknown) && s.d.Ledger.Err() != nil
+	if lost || r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	p := problemOf(err)

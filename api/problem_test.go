@@ -38,6 +38,10 @@ func TestErrorsOfTheFileHaveTheirCodes(t *testing.T) {
 // Nobody may be told what nobody knows.
 func TestCommitOfUnknownFateIsNotAnswered(t *testing.T) {
 	w := newWorld(t, script{})
+	w.misplace()
+	if err := w.ledger.Check(); err == nil {
+		t.Fatal("the ledger has not failed")
+	}
 	answer := httptest.NewRecorder()
 	defer func() {
 		if p, _ := recover().(error); !errors.Is(p, http.ErrAbortHandler) {

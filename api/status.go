@@ -75,7 +75,7 @@ const statusSQL = `SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_
 // find reads the operation of the path, or of ref, if the caller may see it. What
 // is not there and what is not the caller's are one answer.
 func (s *API) find(c *call, ref string) (op operation, err error) {
-	ctx, cancel := context.WithTimeout(c.Context(), acceptTime)
+	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	var sum []byte
 	err = s.d.Ledger.Read(ctx, func(v *ledger.View) error {
@@ -192,9 +192,9 @@ func (s *API) reconcile(c *call) (reply, error) {
 // present state is the answer.
 func (s *API) question(c *call, op operation) error {
 	if tool, ok := s.d.Poller.Work().Registry.Lookup(op.tool); ok && tool.Query != nil {
-		c.allow(tool.Query.Timeout + acceptTime)
+		c.allow(tool.Query.Timeout + s.limits.accept)
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), acceptTime)
+	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	err := s.d.Poller.Reconcile(ctx, op.id)
 	if errors.Is(err, poller.ErrNoQuery) || errors.Is(err, entry.ErrStale) || errors.Is(err, entry.ErrNotFound) {
@@ -231,7 +231,7 @@ func (s *API) attempts(c *call) (reply, error) {
 		return reply{}, err
 	}
 	list := Attempts{[]Attempt{}}
-	ctx, cancel := context.WithTimeout(c.Context(), acceptTime)
+	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	err = s.d.Ledger.Read(ctx, func(v *ledger.View) error {
 		return v.Each(func(r *ledger.Row) error {

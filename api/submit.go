@@ -96,7 +96,7 @@ func (s *API) accept(ctx context.Context, r intake.Request) (a intake.Accepted, 
 	if err != nil {
 		return a, at, refusal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	ctx, cancel := context.WithTimeout(ctx, s.limits.accept)
 	defer cancel()
 	err = s.d.Ledger.Write(ctx, func(tx *ledger.Tx) (err error) {
 		a, err = p.Accept(tx)

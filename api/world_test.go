@@ -58,7 +58,12 @@ func (a asker) Ask(ctx context.Context, c handler.Call) handler.Answer { return 
 
 func newWorld(t testing.TB, s script) *world {
 	t.Helper()
-	w := &world{t: t, ledger: ledgertest.Open(t)}
+	return newWorldOn(t, s, ledgertest.Open(t))
+}
+
+func newWorldOn(t testing.TB, s script, l *ledger.Ledger) *world {
+	t.Helper()
+	w := &world{t: t, ledger: l}
 	if s.run == nil {
 		s.run = func(context.Context, handler.Call) ([]byte, error) { return nil, errors.New("not expected") }
 	}
