@@ -12,7 +12,6 @@ import (
 
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
-	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
@@ -41,7 +40,7 @@ func Local(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 		return nil, nil, err
 	}
 	d.build(work)
-	return api.NewClient(api.Local(d.api, os.Getuid())), end, nil
+	return api.NewClient(api.Local(d.api, os.Geteuid())), end, nil
 }
 
 func (d *daemon) openLocal(ctx context.Context) (err error) {
@@ -82,17 +81,9 @@ func (d *daemon) localWork() (*poller.Work, error) {
 		}
 		return work, err
 	}
-	tools := append([]config.Tool(nil), d.cfg.Tools...)
-	for _, t := range d.o.Tools {
-		complete, err := d.cfg.Tool(t.Config)
-		if err != nil {
-			return nil, fmt.Errorf("complete tool %s: %w", t.Config.Name, err)
-		}
-		tools = append(tools, complete)
-	}
-	registry, err := contract.NewRegistry(tools)
+	registry, _, err := register(d.cfg, d.o.Tools)
 	if err != nil {
-		return nil, fmt.Errorf("register tools: %w", err)
+		return nil, err
 	}
 	return &poller.Work{Registry: registry}, nil
 }
