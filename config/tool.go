@@ -69,7 +69,8 @@ type EnvVar struct {
 	Value string `key:"value" secret:"true"` // "" = the daemon's own value is passed through
 }
 
-// Query asks the downstream what became of a key, by one of HTTP and Exec.
+// Query asks the downstream what became of a key, by one of HTTP and Exec. A tool
+// that a program declares may have neither: then the program asks.
 type Query struct {
 	HTTP      *HTTP         `key:"http"`
 	Exec      *Exec         `key:"exec"`

@@ -13,6 +13,10 @@ func (r *report) tool(path string, t Tool) {
 	if t.HTTP == nil && t.Exec == nil {
 		r.refuse(path, "a tool with neither http nor exec", "one of them", path+".http", path+".exec", path+".sql")
 	}
+	if q := t.Query; q != nil && q.HTTP == nil && q.Exec == nil {
+		path := path + ".query"
+		r.refuse(path, "a query with neither http nor exec", "one of them", path+".http", path+".exec", path+".sql")
+	}
 	r.declared(path, t)
 }
 
@@ -24,7 +28,7 @@ func (r *report) declared(path string, t Tool) {
 	}
 	r.target(path, t.HTTP, t.Exec, t.Timeout > 0, false)
 	if t.Query != nil {
-		r.query(path+".query", *t.Query)
+		r.target(path+".query", t.Query.HTTP, t.Query.Exec, t.Query.Timeout > 0, true)
 	} else if t.Effect == "queryable" {
 		r.refuse(path+".effect", "queryable without a query", "a query beside it, or another effect", path+".effect", path+".query")
 	}
@@ -44,13 +48,6 @@ func (r *report) revision(path, value string) {
 	if unprintable || len(value) > 64 || value == "" && r.said(path) {
 		r.refuse(path, quote(value), "1 to 64 printable ASCII characters without blanks; left out, it is derived")
 	}
-}
-
-func (r *report) query(path string, q Query) {
-	if q.HTTP == nil && q.Exec == nil {
-		r.refuse(path, "a query with neither http nor exec", "one of them", path+".http", path+".exec", path+".sql")
-	}
-	r.target(path, q.HTTP, q.Exec, q.Timeout > 0, true)
 }
 
 // target checks the two ways to reach a downstream and where the timeout is said.

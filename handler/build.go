@@ -41,6 +41,15 @@ func Build(t config.Tool) (Pair, error) {
 	return p, nil
 }
 
+// BuildAsker is Build for a query alone, of a tool whose handler is in Go.
+func BuildAsker(tool string, q config.Query) (Pair, error) {
+	var p Pair
+	if err := p.query(q); err != nil {
+		return Pair{}, fmt.Errorf("build query of tool %q: %w", tool, err)
+	}
+	return p, nil
+}
+
 func (p *Pair) execute(t config.Tool) error {
 	switch {
 	case t.HTTP != nil:
