@@ -20,6 +20,14 @@ import (
 // recorded.
 var ErrCutOff = errors.New("the drain limit cut off work in flight: it is recorded and goes on at the next start")
 
+// ListenError says why the daemon cannot listen on its socket.
+type ListenError struct{ Err error }
+
+func (e *ListenError) Error() string { return "listen: " + e.Err.Error() }
+
+// Unwrap is the cause, an error of api.Listen.
+func (e *ListenError) Unwrap() error { return e.Err }
+
 // lockWait is how long a start waits for one-shot commands to go.
 const lockWait = 5 * time.Second
 
@@ -147,7 +155,7 @@ func (d *daemon) build(work *poller.Work) {
 		Renewed: d.metrics.renewed, Lapsed: d.metrics.lapsed,
 	}, d.log)
 	d.poller = poller.New(d.ledger, d.keeper, work, poller.Options{
-		Concurrency: d.cfg.Worker.Concurrency, PollInterval: d.cfg.Worker.PollInterval,
+		Concurrency: d.slots(), PollInterval: d.cfg.Worker.PollInterval,
 		TookOver: d.cfg.Worker.Exclusive, Check: d.check, Observer: d,
 	}, d.log)
 	d.api = api.New(api.Deps{

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxd/outboxd/api"
+	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/poller"
 	"github.com/outboxd/outboxd/systemd"
 )
@@ -19,7 +20,7 @@ import (
 func (d *daemon) serve(ctx context.Context) error {
 	ln, err := api.Listen(d.cfg.Listen.Socket, d.cfg.Listen.SocketMode)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return &ListenError{err}
 	}
 	polling, stopPolling := context.WithCancel(ctx)
 	defer stopPolling()
@@ -137,7 +138,32 @@ func (d *daemon) reload(ctx context.Context) error {
 	d.close()
 	d.close = closeWork
 	d.log.Info("config reloaded", zap.Int("tools", len(work.Registry.Names())))
+	if changed := restarts(d.cfg, cfg); len(changed) > 0 {
+		d.log.Warn("sections of the config take effect at the next start only", zap.Strings("sections", changed))
+	}
 	return nil
+}
+
+// restarts names the sections that differ from those that the daemon was started
+// with and are looked at only then.
+func restarts(old, cfg *config.Config) (sections []string) {
+	was, is := old.Worker, cfg.Worker
+	was.PerTool = is.PerTool // each tool has it by now
+	for _, s := range []struct {
+		name string
+		same bool
+	}{
+		{"database", old.Database == cfg.Database},
+		{"listen", old.Listen == cfg.Listen},
+		{"log", old.Log == cfg.Log},
+		{"worker", was == is},
+		{"lease", old.Lease == cfg.Lease},
+	} {
+		if !s.same {
+			sections = append(sections, s.name)
+		}
+	}
+	return sections
 }
 
 // watchdog tells the service manager that this process runs, from the start until

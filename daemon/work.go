@@ -11,42 +11,80 @@ import (
 )
 
 // Tool is a tool that a program declares itself. What Config leaves out comes
-// from the retry and worker sections of the configuration.
+// from the retry and worker sections of the configuration. A tool that can be
+// asked has an Asker, or a Config.Query that names what to ask over HTTP or with a
+// program; beside an Asker, Config.Query may hold the times.
 type Tool struct {
 	Config  config.Tool
 	Handler handler.Handler
-	Asker   handler.Asker // nil: the tool cannot be asked
+	Asker   handler.Asker // nil: Config.Query is asked; without one the tool cannot be
 }
 
-// ErrNoHandler says that a Tool came without a Handler.
-var ErrNoHandler = errors.New("tool has no handler")
+// What a Tool can lack or have twice.
+var (
+	ErrNoHandler = errors.New("tool has no handler")
+	ErrNoAsker   = errors.New("tool has a query, but neither http nor exec nor an asker to ask with")
+	ErrTwoAskers = errors.New("tool has an asker and a query with http or exec: one of them")
+)
 
-// assemble builds the registry and the handlers of the configured tools and of
-// those that the program brought. done ends what the handlers keep open.
+// complete is the tool with all that it does not say.
+func (t Tool) complete(cfg *config.Config) (config.Tool, error) {
+	c := t.Config
+	if c.Query == nil && t.Asker != nil {
+		c.Query = &config.Query{}
+	}
+	c, err := cfg.Tool(c)
+	if err != nil {
+		return c, fmt.Errorf("complete tool %s: %w", t.Config.Name, err)
+	}
+	return c, nil
+}
+
+// pair is what the tool can do; c is the complete tool.
+func (t Tool) pair(c config.Tool) (handler.Pair, error) {
+	target := c.Query != nil && (c.Query.HTTP != nil || c.Query.Exec != nil)
+	switch {
+	case t.Handler == nil:
+		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrNoHandler)
+	case target && t.Asker != nil:
+		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrTwoAskers)
+	case c.Query != nil && !target && t.Asker == nil:
+		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrNoAsker)
+	case !target:
+		return handler.Pair{Handler: t.Handler, Asker: t.Asker}, nil
+	}
+	p, err := handler.BuildAsker(c.Name, *c.Query)
+	p.Handler = t.Handler
+	return p, err
+}
+
+// register builds the registry of the configured tools and of those that the
+// program brought, which come last in tools.
+func register(cfg *config.Config, own []Tool) (r *contract.Registry, tools []config.Tool, err error) {
+	tools = append(tools, cfg.Tools...)
+	for _, t := range own {
+		c, err := t.complete(cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		tools = append(tools, c)
+	}
+	if r, err = contract.NewRegistry(tools); err != nil {
+		return nil, nil, fmt.Errorf("register tools: %w", err)
+	}
+	return r, tools, nil
+}
+
+// assemble is register with the handlers. done ends what they keep open.
 func assemble(cfg *config.Config, own []Tool) (w *poller.Work, done func(), err error) {
-	pairs := pairs{}
-	tools := append([]config.Tool(nil), cfg.Tools...)
-	if err := pairs.build(cfg.Tools); err != nil {
-		pairs.close()
+	registry, tools, err := register(cfg, own)
+	if err != nil {
 		return nil, nil, err
 	}
-	for _, t := range own {
-		complete, err := cfg.Tool(t.Config)
-		if err != nil {
-			pairs.close()
-			return nil, nil, fmt.Errorf("complete tool %s: %w", t.Config.Name, err)
-		}
-		if t.Handler == nil {
-			pairs.close()
-			return nil, nil, fmt.Errorf("tool %s: %w", t.Config.Name, ErrNoHandler)
-		}
-		pairs[t.Config.Name] = handler.Pair{Handler: t.Handler, Asker: t.Asker}
-		tools = append(tools, complete)
-	}
-	registry, err := contract.NewRegistry(tools)
-	if err != nil {
+	pairs := pairs{}
+	if err := pairs.build(tools, own); err != nil {
 		pairs.close()
-		return nil, nil, fmt.Errorf("register tools: %w", err)
+		return nil, nil, fmt.Errorf("build handlers: %w", err)
 	}
 	return &poller.Work{Registry: registry, Handlers: pairs}, pairs.close, nil
 }
@@ -54,10 +92,17 @@ func assemble(cfg *config.Config, own []Tool) (w *poller.Work, done func(), err 
 // pairs are the handlers by tool.
 type pairs map[string]handler.Pair
 
-func (p pairs) build(tools []config.Tool) (err error) {
-	for _, t := range tools {
-		if p[t.Name], err = handler.Build(t); err != nil {
-			return fmt.Errorf("build handler of tool %s: %w", t.Name, err)
+// build makes the pair of each tool, the last of which are own.
+func (p pairs) build(tools []config.Tool, own []Tool) (err error) {
+	first := len(tools) - len(own)
+	for i, t := range tools {
+		if i >= first {
+			p[t.Name], err = own[i-first].pair(t)
+		} else {
+			p[t.Name], err = handler.Build(t)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
