@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,28 +32,35 @@ type Deps struct {
 	Ready   func() error // nil: ready. The text of its error is shown
 }
 
-// limits are how long a caller waits for the write lock and the commit, or for a
-// free reader; and how long it may take to send or take its bytes.
-type limits struct{ accept, transfer time.Duration }
+// limits are how long things may take.
+type limits struct {
+	accept   time.Duration // the wait for the write lock and the commit, or for a free reader
+	scan     time.Duration // a statement that may look at many rows
+	transfer time.Duration // what the caller takes to send or take its bytes
+}
+
+// usual limits: a scan and the wait for it end before the time for its answer.
+func usual() limits {
+	return limits{accept: 5 * time.Second, scan: 20 * time.Second, transfer: transferTime}
+}
 
 const transferTime = 30 * time.Second
-
-func usual() limits { return limits{accept: 5 * time.Second, transfer: transferTime} }
 
 // API answers requests. It is safe for concurrent use.
 type API struct {
 	d      Deps
 	mux    *http.ServeMux
 	access atomic.Pointer[Access]
-	scans  chan struct{} // places for statements that may look at many rows
 	limits limits
+	scans  *places // of statements that may look at many rows
+	audits *places
 	waiters
 }
 
 // New returns the handler. Requests reach it through Serve or Local, which say
 // who asks.
 func New(d Deps) *API {
-	s := &API{d: d, mux: http.NewServeMux(), scans: make(chan struct{}, 2), limits: usual()}
+	s := &API{d: d, mux: http.NewServeMux(), limits: usual(), scans: newPlaces(2), audits: newPlaces(1)}
 	s.access.Store(d.Access)
 	s.route("POST /v1/operations", s.submit)
 	s.route("GET /v1/operations", s.list)
@@ -229,18 +235,6 @@ func (c *call) read() ([]byte, error) {
 		return nil, problem("BODY_TOO_LARGE")
 	}
 	return raw, nil
-}
-
-// scan waits for a place among the few statements that may look at many rows, so
-// that they never take every reader.
-func (s *API) scan(ctx context.Context, fn func(*ledger.View) error) error {
-	select {
-	case s.scans <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.scans }()
-	return s.d.Ledger.Read(ctx, fn)
 }
 
 func probe(check func() error) http.HandlerFunc {

@@ -1,6 +1,12 @@
 package api
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/outboxd/outboxd/ledger"
+)
 
 // Statements are the ones whose plans are tested.
 var Statements = map[string]string{
@@ -24,5 +30,20 @@ func (s *API) Waiting(ref string) bool {
 // MaxPerUID is how many connections one uid may have.
 const MaxPerUID = maxPerUID
 
-// Hurry shortens how long callers wait, and how long their bytes may take.
-func (s *API) Hurry(accept, transfer time.Duration) { s.limits = limits{accept, transfer} }
+// Hurry shortens how long callers wait and read, and how long their bytes may take.
+func (s *API) Hurry(accept, transfer time.Duration) { s.limits = limits{accept, accept, transfer} }
+
+// Occupy takes the place of a uid among those who read many rows.
+func (s *API) Occupy(ctx context.Context, uid int) (leave func(), err error) {
+	return s.scans.take(ctx, uid)
+}
+
+// OccupyAudit takes the place of the one audit.
+func (s *API) OccupyAudit(ctx context.Context) (leave func(), err error) {
+	return s.audits.take(ctx, 0)
+}
+
+// Scan reads as a list does.
+func (s *API) Scan(r *http.Request, fn func(*ledger.View) error) error {
+	return s.scan(&call{Request: r}, fn)
+}

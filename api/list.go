@@ -42,7 +42,7 @@ func (s *API) list(c *call) (reply, error) {
 		q.after = op.id
 	}
 	var rows []row
-	err = s.scan(c.Context(), func(v *ledger.View) error {
+	err = s.scan(c, func(v *ledger.View) error {
 		rows, err = q.rows(v)
 		return err
 	})

@@ -54,7 +54,7 @@ func (s *API) refused(c *call) (reply, error) {
 		}
 	}
 	list := RefusedPage{Refused: []Refused{}}
-	err = s.scan(c.Context(), func(v *ledger.View) error {
+	err = s.scan(c, func(v *ledger.View) error {
 		return v.Each(func(r *ledger.Row) error {
 			var x Refused
 			err := r.Scan(&x.ID, &x.Tenant, &x.Subject, &x.Tool, &x.Key, &x.Code, &x.Message, &x.RefusedAt)
@@ -152,10 +152,16 @@ func (s *API) control(c *call, do func(context.Context, string) error) (reply, e
 	return reply{}, problem("TOOL_UNKNOWN")
 }
 
-// auditTime is how long an audit may take.
+// auditTime is how long an audit may take. It reads all that time: one runs at a
+// time, and lists have places of their own.
 const auditTime = time.Hour
 
 func (s *API) audit(c *call) (reply, error) {
+	leave, err := s.place(c, s.audits)
+	if err != nil {
+		return reply{}, fmt.Errorf("audit: %w", err)
+	}
+	defer leave()
 	c.allow(auditTime)
 	ctx, cancel := context.WithTimeout(c.Context(), auditTime)
 	defer cancel()

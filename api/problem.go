@@ -68,7 +68,7 @@ var kinds = map[string]struct {
 	"NO_SUCH_ROUTE":          {http.StatusNotFound, "", "this version has no such route"},
 	"METHOD_NOT_ALLOWED":     {http.StatusMethodNotAllowed, "", "not with this method"},
 	"DISK_FULL":              {http.StatusInsufficientStorage, "", ledger.ErrDiskFull.Error()},
-	"DATABASE_BUSY":          {http.StatusServiceUnavailable, "", "the database's write lock, or a free reader, was not to be had in time; nothing was done"},
+	"DATABASE_BUSY":          {http.StatusServiceUnavailable, "", "the database's write lock, or a free reader, was not to be had in time, or reading took too long; nothing was done"},
 	"DATABASE_REPLACED":      {http.StatusServiceUnavailable, "", ledger.ErrReplaced.Error()},
 	"CLOSED":                 {http.StatusServiceUnavailable, "", "the database is closing, or open for reading only"},
 	"STORE_CONTRACT_ERROR":   {http.StatusInternalServerError, "", "a stored row is not what was written: run outboxd audit"},
