@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -34,9 +33,9 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.began {
-		err = &usageError{err.Error()}
+		err = misused(c, err)
 	}
 	return a.end(err)
 }
@@ -76,15 +75,7 @@ func (a *app) does(fn func(ctx context.Context, args []string) error) func(*cobr
 }
 
 // parent is the body of a command that only has others below it.
-func (a *app) parent(c *cobra.Command, _ []string) error {
-	var names []string
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
-	return errors.New(c.CommandPath() + " takes one of these commands: " + strings.Join(names, ", "))
-}
+func (a *app) parent(c *cobra.Command, _ []string) error { return commandNeeded(c) }
 
 // variable is the value of a variable of the environment; "" where it is not set.
 func (a *app) variable(name string) string {

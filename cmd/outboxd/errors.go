@@ -40,11 +40,6 @@ func status(code int) error {
 	return exit(code)
 }
 
-// usageError: the command line is not one of ours.
-type usageError struct{ message string }
-
-func (e *usageError) Error() string { return e.message }
-
 // coded is an error that knows what it is called.
 type coded struct{ code, message string }
 
