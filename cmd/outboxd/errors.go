@@ -76,7 +76,10 @@ func (a *app) end(err error) int {
 // say writes to stderr; where that is closed there is nobody to tell.
 func (a *app) say(text string) { _, _ = fmt.Fprintln(a.stderr, text) }
 
-const cutOff = "DRAIN_CUT_OFF"
+const (
+	cutOff         = "DRAIN_CUT_OFF"
+	socketUnusable = "SOCKET_UNUSABLE"
+)
 
 // failureOf gives an error its stable code and a message without path, payload
 // and secret.
@@ -95,6 +98,9 @@ func failureOf(err error) *coded {
 	}
 	if held, ok := errors.AsType[*lease.HeldError](err); ok {
 		return &coded{"ALREADY_RUNNING", held.Error()}
+	}
+	if errors.Is(err, lease.ErrLockReplaced) && !errors.Is(err, ledger.ErrReplaced) {
+		return &coded{ledger.Code(ledger.ErrReplaced), lease.ErrLockReplaced.Error()}
 	}
 	if code := ledger.Code(err); code != "" {
 		hint := ledger.Hint(err)
@@ -121,8 +127,9 @@ func otherFailure(err error) *coded {
 		return &coded{"AMBIGUOUS", api.ErrAmbiguous.Error()}
 	case errors.Is(err, api.ErrUnanswered):
 		return &coded{"NO_ANSWER", api.ErrUnanswered.Error()}
-	case errors.Is(err, api.ErrSocketInUse):
-		return &coded{"ALREADY_RUNNING", api.ErrSocketInUse.Error()}
+	}
+	if listen, ok := errors.AsType[*daemon.ListenError](err); ok {
+		return listenFailure(listen)
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return &coded{"NO_DAEMON", "no daemon takes connections at the socket"}
@@ -134,6 +141,21 @@ func otherFailure(err error) *coded {
 		return &coded{"PERMISSION_DENIED", "this user may not open the database, its lock file or its directory"}
 	}
 	return &coded{"INTERNAL_ERROR", withoutPath(err)}
+}
+
+// listenFailure is why run has no socket. The database is not the matter.
+func listenFailure(err *daemon.ListenError) *coded {
+	switch {
+	case errors.Is(err, api.ErrSocketInUse):
+		return &coded{"ALREADY_RUNNING", api.ErrSocketInUse.Error()}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return &coded{socketUnusable, "the directory of the socket (listen.socket) does not exist, or is none"}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return &coded{socketUnusable, "this user may not create the socket (listen.socket) in its directory"}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &coded{"DISK_FULL", "there is no space for the socket (listen.socket) in its directory"}
+	}
+	return &coded{socketUnusable, "the socket (listen.socket) cannot be used: " + withoutPath(err.Err)}
 }
 
 // withoutPath is the text of an error; of one that carries a path only what the

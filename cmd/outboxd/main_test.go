@@ -13,7 +13,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/daemon"
 )
 
 // command runs one and returns its exit status and what it wrote.
@@ -98,6 +100,19 @@ func TestLinesOfTheJournalHaveAPriority(t *testing.T) {
 	}
 	if len(lines[0]) > 2*longestValue {
 		t.Errorf("a value of %d bytes was logged whole", 3*longestValue)
+	}
+}
+
+func TestWhyTheSocketCannotBeMade(t *testing.T) {
+	for cause, want := range map[error]coded{
+		syscall.EACCES:     {"SOCKET_UNUSABLE", "this user may not create the socket (listen.socket) in its directory"},
+		syscall.ENOENT:     {"SOCKET_UNUSABLE", "the directory of the socket (listen.socket) does not exist, or is none"},
+		syscall.ENOSPC:     {"DISK_FULL", "there is no space for the socket (listen.socket) in its directory"},
+		api.ErrSocketInUse: {"ALREADY_RUNNING", api.ErrSocketInUse.Error()},
+	} {
+		if got := failureOf(&daemon.ListenError{Err: fmt.Errorf("listen on socket: %w", cause)}); *got != want {
+			t.Errorf("%v: got %v, want %v", cause, got, &want)
+		}
 	}
 }
 
