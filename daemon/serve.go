@@ -85,9 +85,9 @@ func (d *daemon) drainLimit(polling, support context.Context, cut context.Cancel
 	select {
 	case <-support.Done():
 	case <-limit.C:
-		cut(poller.CutOff())
+		cut(poller.ErrCutOff)
 	case <-d.o.Hurry:
-		cut(poller.CutOff())
+		cut(poller.ErrCutOff)
 	}
 }
 

@@ -391,3 +391,38 @@ func TestProbeLeavesOutWhatMustNotStart(t *testing.T) {
 		t.Errorf("with suspects: got %v, want %d and %d", got, free, suspect)
 	}
 }
+
+func TestWhatWasRecordedIsFoundByItsTokenAlone(t *testing.T) {
+	w := newWorld(t)
+	recorded := func(h entry.Held) (yes bool) {
+		t.Helper()
+		err := w.l.Read(t.Context(), func(v *ledger.View) (err error) {
+			yes, err = entry.Recorded(v, h)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	first := w.claim(w.accept(entry.Idempotent), true)
+	w.must("lapse", func(tx *ledger.Tx) error { return first.Lapse(tx) })
+	w.must("late evidence", func(tx *ledger.Tx) error {
+		late := evidence("x")
+		late.Kind = entry.Late
+		return entry.Record(tx, first, late)
+	})
+	if recorded(first) {
+		t.Error("a lapse and what came late count as the attempt's own")
+	}
+	second := w.claim(first.ID, true)
+	w.must("deliver", deliver(second))
+	if !recorded(second) || recorded(first) {
+		t.Errorf("recorded: got %v %v, want the second attempt's only", recorded(first), recorded(second))
+	}
+	third := w.claim(w.accept(entry.Idempotent), true)
+	w.nothing(third, "")
+	if !recorded(third) {
+		t.Error("an outcome is not found")
+	}
+}

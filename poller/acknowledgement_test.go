@@ -3,7 +3,10 @@ package poller_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/outboxd/outboxd/config"
@@ -167,6 +170,65 @@ func TestReconcileAsksNowWhatWouldBeAskedLater(t *testing.T) {
 		w.expect(id, entry.Unknown, "conflict")
 		w.held(id)
 		equal(t, "asks", len(o.asked()), 1)
+	})
+}
+
+func TestQuestionsByHandAreBoundedByTheToolsConcurrency(t *testing.T) {
+	story(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		o := &outside{do: always(errLost)}
+		o.ask = func(context.Context, handler.Call, int) handler.Answer {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			<-time.After(time.Second)
+			now.Add(-1)
+			return handler.Answer{Found: handler.InProgress, Code: "http_202"}
+		}
+		w := open(t, options{poll: time.Hour}, tool("refund", entry.Queryable, o, func(c *config.Tool) {
+			c.Concurrency, c.Retry.MaxQueries = 2, 1
+		})).run()
+		ids := w.acceptMany("refund", 6)
+		pass(30 * time.Second)
+		most.Store(0)
+		var asking sync.WaitGroup
+		for _, id := range ids {
+			asking.Go(func() { must(t, w.poller.Reconcile(context.Background(), id)) })
+		}
+		asking.Wait()
+		equal(t, "most at a time", most.Load(), 2)
+	})
+}
+
+func TestNothingThatIsAskedByHandOutlivesTheDrain(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{do: always(errLost)}
+		o.ask = func(ctx context.Context, _ handler.Call, n int) handler.Answer {
+			if n > 1 {
+				<-ctx.Done()
+			}
+			return handler.Answer{Found: handler.NoAnswer, Code: "cancelled"}
+		}
+		w := open(t, options{}, tool("refund", entry.Queryable, o, func(c *config.Tool) {
+			c.Query.Timeout, c.Retry.MaxQueries = time.Hour, 1
+		})).run()
+		id := w.accept("refund", "order-17")
+		pass(10 * time.Second)
+		w.held(id)
+		asked := make(chan error, 1)
+		go func() { asked <- w.poller.Reconcile(context.Background(), id) }()
+		synctest.Wait()
+		w.cancel()
+		pass(time.Second)
+		equal(t, "ended before its question", len(w.ran), 0)
+		w.cut(poller.ErrCutOff)
+		w.stop()
+		must(t, <-asked)
+		equal(t, "questions", len(o.asked()), 2)
+		if err := w.poller.Reconcile(context.Background(), id); !errors.Is(err, entry.ErrStale) {
+			t.Errorf("asking after the end: got %v, want %v", err, entry.ErrStale)
+		}
+		equal(t, "owner", w.entry(id).Owner, 0)
 	})
 }
 

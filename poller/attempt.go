@@ -16,8 +16,8 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// errCutOff ends handlers at the drain limit.
-var errCutOff = errors.New("drain limit reached")
+// ErrCutOff is the cause with which the context of work ends at the drain limit.
+var ErrCutOff = errors.New("drain limit reached")
 
 // start gives the claim a slot and a goroutine. Only Run's goroutine calls it.
 func (p *Poller) start(work context.Context, c claim) {
@@ -94,7 +94,7 @@ func (p *Poller) send(ctx context.Context, c claim) {
 	began := time.Now()
 	out := p.call(limited, c)
 	p.o.Observer.Attempt(c.tool.Name, string(out.Observed), time.Since(began))
-	cut := errors.Is(context.Cause(limited), errCutOff)
+	cut := errors.Is(context.Cause(limited), ErrCutOff)
 	if cut && out.Observed == handler.NotSent {
 		p.undo(c)
 		return
@@ -175,6 +175,3 @@ func refused(err error) observation {
 	}
 	return o
 }
-
-// CutOff is the cause with which the context of work ends at the drain limit.
-func CutOff() error { return errCutOff }

@@ -64,6 +64,7 @@ type Poller struct {
 	cut      atomic.Int64 // attempts that the drain limit ended
 	streaks  streaks
 	attempts sync.WaitGroup
+	gate     gate
 
 	settling context.Context // of outcomes that cannot be recorded yet
 	abandon  context.CancelFunc
@@ -121,9 +122,10 @@ const writtenTime = 2 * time.Millisecond
 
 // Run claims and works until ctx ends, then waits for what it has started. work
 // ends what runs: its outcomes are recorded all the same, unless the file does
-// not take them for long. Run returns an error when the file is lost.
+// not take them for long. Run returns an error when the file is lost, and
+// ErrUnrecorded with its cause when an outcome is.
 func (p *Poller) Run(ctx, work context.Context) error {
-	if err := p.resume(ctx); err != nil {
+	if err := p.begin(ctx, work); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before anything ran
 		}
@@ -162,6 +164,22 @@ func (p *Poller) Run(ctx, work context.Context) error {
 	}
 }
 
+// begin makes good what happened since the last claim, and lets others join.
+func (p *Poller) begin(ctx, work context.Context) error {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	gone, err := p.resume(ctx)
+	if err != nil {
+		return err
+	}
+	if gone < -stepSize {
+		p.clock.wasAhead(time.Now())
+		p.stepped(gone)
+	}
+	p.gate.work, p.gate.running, p.gate.resumed = work, true, true
+	return nil
+}
+
 // ownWrite is how long to wait after a write was noticed: while attempts run it is
 // most likely one of their own.
 func (p *Poller) ownWrite(looked time.Time) time.Duration {
@@ -183,10 +201,15 @@ func (p *Poller) reap() {
 	}
 }
 
+// Abandon gives up at once what cannot be recorded while Run drains: the caller is
+// in a hurry. It is of use once work has ended. It may be called from anywhere, at
+// any time after that.
+func (p *Poller) Abandon() { p.abandon() }
+
 // drain waits for what runs. Once work has ended, what cannot be recorded soon is
 // left to the next start.
 func (p *Poller) drain(work context.Context) error {
-	p.stopping.Store(true)
+	p.close()
 	extension := time.NewTimer(settleExtend)
 	extension.Stop()
 	defer extension.Stop()
@@ -205,7 +228,9 @@ func (p *Poller) drain(work context.Context) error {
 		case <-extension.C:
 			p.abandon()
 		case <-done:
-			return nil
+			p.gate.mu.Lock()
+			defer p.gate.mu.Unlock()
+			return p.gate.lost
 		}
 	}
 }

@@ -3,19 +3,13 @@ package poller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/deadletter"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
-	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/ledger"
 )
-
-// ErrNoQuery says that the tool of the operation cannot be asked.
-var ErrNoQuery = errors.New("tool has no status query")
 
 // question asks the downstream what became of an unknown entry and settles the
 // answer. A question has no effect there.
@@ -81,14 +75,14 @@ func (p *Poller) answered(c claim, ans handler.Answer, asked time.Time) {
 
 func (p *Poller) settleQuestion(c claim, ev entry.Evidence, fn func(*ledger.Tx) (entry.State, error)) {
 	var to entry.State
-	err := p.persist(func(tx *ledger.Tx) (err error) {
+	err := p.persist(c.held, func(tx *ledger.Tx) (err error) {
 		to, err = fn(tx)
 		return err
 	})
 	if errors.Is(err, entry.ErrStale) {
 		p.stale(c)
 		ev.Kind = entry.Late
-		err = p.persist(func(tx *ledger.Tx) error { return entry.Record(tx, c.held, ev) })
+		err = p.persist(c.held, func(tx *ledger.Tx) error { return entry.Record(tx, c.held, ev) })
 		to = c.held.State
 	}
 	p.settled(c, to, ev.Code, err)
@@ -139,56 +133,4 @@ func (j judge) lateNothing(tx *ledger.Tx, o observation, ev entry.Evidence) (ent
 		giveUp = deadletter.Rejected
 	}
 	return j.held.LateNothing(tx, at, giveUp, ev)
-}
-
-// Reconcile asks about an unknown operation now, due or held, and returns when
-// the answer is recorded. It answers ErrNoQuery where the tool cannot be asked
-// and entry.ErrStale where there is nothing to ask, or somebody is asking.
-func (p *Poller) Reconcile(ctx context.Context, id int64) error {
-	c, err := p.forced(ctx, id)
-	if err != nil {
-		return err
-	}
-	p.hold(context.WithoutCancel(ctx), c)
-	return nil
-}
-
-func (p *Poller) forced(ctx context.Context, id int64) (c claim, err error) {
-	err = p.l.Write(ctx, func(tx *ledger.Tx) error {
-		c = claim{work: p.Work()}
-		ops, err := intake.Load(tx, []int64{id})
-		if err != nil {
-			return err
-		}
-		if c.op = ops[id]; c.op == nil {
-			return entry.ErrNotFound
-		}
-		if err := c.askable(); err != nil {
-			return err
-		}
-		if c.due, err = entry.Get(tx, id); err != nil {
-			return err
-		}
-		token, err := tx.Tokens(1)
-		if err != nil {
-			return err
-		}
-		l := entry.Lease{Token: token, Until: p.keeper.Until(tx.Now())}
-		c.held, err = entry.Question(tx, c.due, l, true)
-		return err
-	})
-	if err != nil {
-		return c, fmt.Errorf("take the question: %w", err)
-	}
-	return c, nil
-}
-
-func (c *claim) askable() error {
-	var ok bool
-	var tool *contract.Tool
-	if tool, ok = c.work.Registry.Lookup(c.op.Scope.Tool); !ok || c.work.Handlers[tool.Name].Asker == nil {
-		return ErrNoQuery
-	}
-	c.tool = tool
-	return nil
 }

@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -13,12 +14,15 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// A settle that could not be committed is tried again, more and more seldom.
+// A settle that could not be committed is tried again.
 const (
-	settleRetry  = 200 * time.Millisecond
-	settlePause  = 5 * time.Second // the longest wait
-	settleExtend = 10 * time.Second
+	settleRetry  = 250 * time.Millisecond
+	settleExtend = 5 * time.Second
 )
+
+// ErrUnrecorded says that Run ended with outcomes that the file did not take. The
+// next start takes their entries for attempts that may have happened.
+var ErrUnrecorded = errors.New("an outcome could not be recorded: the next start takes it for one that nobody heard")
 
 // settle records what an attempt came to. The transition is the fence: if the
 // token is no longer the entry's, only evidence is kept.
@@ -28,7 +32,7 @@ func (p *Poller) settle(c claim, o observation) {
 		return
 	}
 	var to entry.State
-	err := p.persist(func(tx *ledger.Tx) (err error) {
+	err := p.persist(c.held, func(tx *ledger.Tx) (err error) {
 		j, err := p.judge(tx, c)
 		if err != nil {
 			return err
@@ -49,7 +53,7 @@ func (p *Poller) deliver(c claim, result []byte, reference, code string) {
 	if c.held.State == entry.Unknown {
 		r.How = entry.Reconciled
 	}
-	err := p.persist(func(tx *ledger.Tx) error { return entry.Deliver(tx, c.held, r) })
+	err := p.persist(c.held, func(tx *ledger.Tx) error { return entry.Deliver(tx, c.held, r) })
 	if errors.Is(err, entry.ErrStale) {
 		o := observation{}
 		o.Observed, o.Code = handler.Succeeded, code
@@ -67,41 +71,61 @@ func receipt(op *contract.Operation, result []byte, reference string) entry.Rece
 
 // persist writes until it is committed or refused: an outcome that is known
 // must not be lost to a full disk or to somebody else's lock. It gives up with
-// the file, or settleExtend after the drain limit.
-func (p *Poller) persist(fn func(*ledger.Tx) error) error {
+// the file, settleExtend after the drain limit, or when that is cut short.
+func (p *Poller) persist(h entry.Held, fn func(*ledger.Tx) error) error {
 	uncertain := false
-	for wait := settleRetry; ; wait = min(2*wait, settlePause) {
+	for last := error(nil); ; {
 		err := p.l.Write(p.settling, fn)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, entry.ErrStale):
-			if uncertain {
-				return nil // it was committed by the write that could not tell
+			if uncertain && p.recorded(h) {
+				return nil // by the write that could not tell
 			}
 			return err
 		case p.l.Err() != nil:
 			return p.l.Err()
 		case errors.Is(err, ledger.ErrClosed), p.settling.Err() != nil:
-			return err
+			return errors.Join(err, last)
 		}
 		uncertain = uncertain || errors.Is(err, ledger.ErrCommitUnknown)
-		p.log.Warn("outcome not recorded yet", zap.Error(err))
+		if last == nil {
+			p.log.Warn("outcome not recorded yet", zap.Error(err))
+		}
+		last = err
 		select {
 		case <-p.l.Dead():
 		case <-p.settling.Done():
-		case <-time.After(wait):
+		case <-time.After(settleRetry):
 		}
 	}
+}
+
+// recorded reports whether what came of the held attempt or question is in the
+// file. Where that cannot be read it is recorded once more, as late.
+func (p *Poller) recorded(h entry.Held) (yes bool) {
+	err := p.l.Read(context.Background(), func(v *ledger.View) (err error) {
+		yes, err = entry.Recorded(v, h)
+		return err
+	})
+	return err == nil && yes
+}
+
+// lost keeps the error with which an outcome was given up, for Run to return.
+func (p *Poller) lost(err error) {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	p.gate.lost = errors.Join(ErrUnrecorded, err)
 }
 
 // undo gives back an entry of which nothing was handed over. A mark that could
 // not tell whether it was committed may have been.
 func (p *Poller) undo(c claim) {
-	err := p.persist(c.held.Undo)
+	err := p.persist(c.held, c.held.Undo)
 	if errors.Is(err, entry.ErrStale) && c.held.State == entry.Claimed {
 		c.held.State = entry.Sending
-		err = p.persist(c.held.Undo)
+		err = p.persist(c.held, c.held.Undo)
 	}
 	if errors.Is(err, entry.ErrStale) {
 		p.stale(c)
@@ -114,7 +138,7 @@ func (p *Poller) undo(c claim) {
 // still voids its own send while nobody has the entry.
 func (p *Poller) late(c claim, o observation) {
 	p.stale(c)
-	err := p.persist(func(tx *ledger.Tx) error {
+	err := p.persist(c.held, func(tx *ledger.Tx) error {
 		j, err := p.judge(tx, c)
 		if err != nil {
 			return err
@@ -129,6 +153,7 @@ func (p *Poller) late(c claim, o observation) {
 		return entry.Record(tx, c.held, ev)
 	})
 	if err != nil {
+		p.lost(err)
 		p.log.Error("late outcome not recorded", p.fields(c, zap.String("code", o.Code), zap.Error(err))...)
 	}
 }
@@ -143,6 +168,7 @@ func (p *Poller) stale(c claim) {
 // lapses it.
 func (p *Poller) settled(c claim, to entry.State, code string, err error) {
 	if err != nil {
+		p.lost(err)
 		p.log.Error("outcome not recorded", p.fields(c, zap.String("code", code), zap.Error(err))...)
 		return
 	}

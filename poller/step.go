@@ -101,11 +101,11 @@ func (p *Poller) move(ctx context.Context, s *forward) error {
 
 // resume counts the time since the last claim of an earlier process for nothing:
 // the clock may have been set in it, and an attempt of that process may still
-// run. The token that it takes keeps the time from being credited twice.
-func (p *Poller) resume(ctx context.Context) error {
-	var gone time.Duration
+// run. The token that it takes keeps the time from being credited twice. gone is
+// negative when the clock was ahead.
+func (p *Poller) resume(ctx context.Context) (gone time.Duration, err error) {
 	var now time.Time
-	err := p.l.Read(ctx, func(v *ledger.View) (err error) {
+	err = p.l.Read(ctx, func(v *ledger.View) (err error) {
 		now = p.l.Now()
 		gone, err = down(v, now)
 		return err
@@ -114,7 +114,7 @@ func (p *Poller) resume(ctx context.Context) error {
 		err = p.move(ctx, &forward{by: gone, then: now.Add(-gone), sent: now})
 	}
 	if err != nil {
-		return fmt.Errorf("correct what was sent before: %w", err)
+		return 0, fmt.Errorf("correct what was sent before: %w", err)
 	}
 	err = p.l.Write(ctx, func(tx *ledger.Tx) error {
 		if err := enter(tx, p.Work().Registry.Names()); err != nil {
@@ -129,13 +129,9 @@ func (p *Poller) resume(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("enter tools: %w", err)
+		return 0, fmt.Errorf("enter tools: %w", err)
 	}
-	if gone < -stepSize {
-		p.clock.wasAhead(time.Now())
-		p.stepped(gone)
-	}
-	return nil
+	return gone, nil
 }
 
 // nearer lets no entry wait longer than its policy's cap because the clock was

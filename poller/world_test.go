@@ -271,7 +271,7 @@ func (w *world) unkeep() {
 // stop drains without a limit.
 func (w *world) stop() {
 	w.cancel()
-	if err := <-w.ran; err != nil && w.ledger.Err() == nil {
+	if err := <-w.ran; err != nil && w.ledger.Err() == nil && !errors.Is(err, ledger.ErrClosed) {
 		w.t.Errorf("poller ended with %v", err)
 	}
 	w.ran <- nil
