@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -90,6 +91,9 @@ func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem("FOREIGN_ORIGIN"))
 		return
 	}
+	if r.ContentLength != 0 { // also a body that nobody looks at is awaited before the answer goes out
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.limits.transfer)) // as in allow
+	}
 	if asked := r.URL.EscapedPath(); asked != path.Clean(asked) {
 		writeProblem(w, problem("NO_SUCH_ROUTE")) // the mux would redirect, which nobody follows
 		return
@@ -131,6 +135,7 @@ type call struct {
 	w      http.ResponseWriter
 	peer   Peer
 	access *Access
+	limits limits
 }
 
 // route answers with what fn returns: a value, or an error that becomes a problem.
@@ -141,7 +146,7 @@ func (s *API) route(pattern string, fn func(*call) (reply, error)) {
 			writeProblem(w, problem("AUTHORIZATION_DENIED"))
 			return
 		}
-		c := &call{Request: r, w: w, peer: peer, access: s.access.Load()}
+		c := &call{Request: r, w: w, peer: peer, access: s.access.Load(), limits: s.limits}
 		out, err := fn(c)
 		if err == nil {
 			err = s.sound()
@@ -183,7 +188,7 @@ func operators(fn func(*call) (reply, error)) func(*call) (reply, error) {
 
 // allow moves the limit for sending the answer: this call may take that long.
 func (c *call) allow(d time.Duration) {
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(d + transferTime)) // a writer without one has no limit
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(d + c.limits.transfer)) // a writer without one has no limit
 }
 
 // body reads a strict JSON body into v; none at all leaves v as it is.
@@ -195,9 +200,12 @@ func (c *call) body(v any) error {
 		return problem("UNSUPPORTED_MEDIA_TYPE")
 	}
 	raw, err := c.read()
+	c.allow(c.limits.accept) // what the body took is not taken off the answer's time
 	if err != nil {
+		c.w.Header().Set("Connection", "close") // the rest of the body is not waited for
 		return err
 	}
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // as in allow
 	return decode(raw, v)
 }
 
@@ -217,24 +225,29 @@ func (c *call) read() ([]byte, error) {
 	if c.ContentLength > MaxBody {
 		return nil, problem("BODY_TOO_LARGE")
 	}
-	limit := http.NewResponseController(c.w)
-	_ = limit.SetReadDeadline(time.Now().Add(transferTime)) // as in allow
-	defer func() { _ = limit.SetReadDeadline(time.Time{}) }()
 	raw := make([]byte, max(0, c.ContentLength))
 	if _, err := io.ReadFull(c.Body, raw); err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
+		return nil, unread(err)
 	}
 	if c.ContentLength >= 0 {
 		return raw, nil
 	}
 	raw, err := io.ReadAll(io.LimitReader(c.Body, MaxBody+1))
 	if err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
+		return nil, unread(err)
 	}
 	if len(raw) > MaxBody {
 		return nil, problem("BODY_TOO_LARGE")
 	}
 	return raw, nil
+}
+
+// unread is the problem of a body that did not arrive: it is the caller's.
+func unread(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return problem("BODY_LATE")
+	}
+	return problem("BODY_INCOMPLETE")
 }
 
 func probe(check func() error) http.HandlerFunc {

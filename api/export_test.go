@@ -47,3 +47,6 @@ func (s *API) OccupyAudit(ctx context.Context) (leave func(), err error) {
 func (s *API) Scan(r *http.Request, fn func(*ledger.View) error) error {
 	return s.scan(&call{Request: r}, fn)
 }
+
+// WithPeer is a request's context of this uid.
+func WithPeer(ctx context.Context, uid int) context.Context { return withPeer(ctx, Peer{UID: uid}) }

@@ -63,6 +63,8 @@ var kinds = map[string]struct {
 	"INPUT_INVALID":          {http.StatusUnprocessableEntity, "", "the request is not valid"},
 	"TOOL_UNKNOWN":           {http.StatusUnprocessableEntity, "", "no such tool is configured"},
 	"BODY_TOO_LARGE":         {http.StatusRequestEntityTooLarge, "", "the body has more than 262144 bytes"},
+	"BODY_LATE":              {http.StatusRequestTimeout, "", "the body did not arrive in time; nothing was done"},
+	"BODY_INCOMPLETE":        {http.StatusBadRequest, "", "the body broke off; nothing was done"},
 	"UNSUPPORTED_MEDIA_TYPE": {http.StatusUnsupportedMediaType, "", "a body must have Content-Type: application/json and no encoding"},
 	"FOREIGN_ORIGIN":         {http.StatusForbidden, "", "requests of web pages are refused"},
 	"NO_SUCH_ROUTE":          {http.StatusNotFound, "", "this version has no such route"},
@@ -123,10 +125,11 @@ func problemOf(err error) *Problem {
 
 // fail answers with a problem, or not at all: where only the next start can find
 // out whether a commit took place, or nobody listens any more, the connection is
-// cut.
+// cut. A body that breaks off ends the request's context, but is answered.
 func (s *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	lost := errors.Is(err, ledger.ErrCommitUnknown) && s.d.Ledger.Err() != nil
-	if lost || r.Context().Err() != nil {
+	_, decided := errors.AsType[*Problem](err)
+	if lost || r.Context().Err() != nil && !decided {
 		panic(http.ErrAbortHandler)
 	}
 	p := problemOf(err)

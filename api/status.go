@@ -191,8 +191,12 @@ func (s *API) reconcile(c *call) (reply, error) {
 // question asks the downstream. Where there is nothing to ask, or nobody, the
 // present state is the answer.
 func (s *API) question(c *call, op operation) error {
-	if tool, ok := s.d.Poller.Work().Registry.Lookup(op.tool); ok && tool.Query != nil {
-		c.allow(tool.Query.Timeout + s.limits.accept)
+	if tool, ok := s.d.Poller.Work().Registry.Lookup(op.tool); ok {
+		limit := tool.Timeout // of a question to an asker in Go
+		if tool.Query != nil {
+			limit = tool.Query.Timeout
+		}
+		c.allow(limit + s.limits.accept)
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()

@@ -59,7 +59,9 @@ func (c *call) request(b *Case) (r intake.Request, err error) {
 	if who == nil {
 		only, one := c.access.only(c.peer)
 		if !one {
-			return r, invalid(InputError{"principal", "is absent", "tenant_id and subject_id, unless your uid may submit for exactly one of each"})
+			return r, invalid(InputError{"principal", "is absent",
+				"for whom it is: --tenant and --subject of the command, or principal with tenant_id and subject_id in the case " +
+					"(only a uid that may submit for one tenant and subject alone leaves them out)"})
 		}
 		who = &only
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
@@ -43,7 +44,8 @@ type world struct {
 	keeper *lease.Keeper
 	api    *api.API
 	socket string
-	client *api.Client // over the socket
+	client *api.Client            // over the socket
+	logged *observer.ObservedLogs // what the API called an error
 }
 
 // script is what the tools of a world answer; nil: nothing may be called.
@@ -78,11 +80,13 @@ func newWorldOn(t testing.TB, s script, l *ledger.Ledger) *world {
 		Handlers: map[string]handler.Pair{idempotent: pair, queryable: asking, opaque: pair},
 	}
 	log := zap.NewNop()
+	errorsOnly, logged := observer.New(zap.ErrorLevel)
+	w.logged = logged
 	w.keeper = lease.NewKeeper(w.ledger, lease.Options{TTL: 30 * time.Second, Heartbeat: 10 * time.Second}, log)
 	w.poller = poller.New(w.ledger, w.keeper, w.work,
-		poller.Options{Concurrency: 8, PollInterval: time.Second, Observer: observer{w}}, log)
+		poller.Options{Concurrency: 8, PollInterval: time.Second, Observer: events{w}}, log)
 	w.api = api.New(api.Deps{
-		Ledger: w.ledger, Poller: w.poller, Log: log, Version: "test",
+		Ledger: w.ledger, Poller: w.poller, Log: zap.New(errorsOnly), Version: "test",
 		Access: api.NewAccess(config.Operators{UIDs: []int{os.Getuid()}}, nil),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "outbox_up 1\n")
@@ -92,12 +96,12 @@ func newWorldOn(t testing.TB, s script, l *ledger.Ledger) *world {
 	return w
 }
 
-type observer struct{ w *world }
+type events struct{ w *world }
 
-func (observer) Attempt(string, string, time.Duration) {}
-func (observer) Stale(string)                          {}
-func (observer) Stepped(time.Duration)                 {}
-func (o observer) Settled(ref string)                  { o.w.api.Settled(ref) }
+func (events) Attempt(string, string, time.Duration) {}
+func (events) Stale(string)                          {}
+func (events) Stepped(time.Duration)                 {}
+func (e events) Settled(ref string)                  { e.w.api.Settled(ref) }
 
 // serve answers on a socket until the test ends.
 func (w *world) serve() {
