@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"time"
 
@@ -29,6 +30,9 @@ func (s *API) Waiting(ref string) bool {
 
 // MaxPerUID is how many connections one uid may have.
 const MaxPerUID = maxPerUID
+
+// Enter counts a connection of a uid, where there is room for it.
+func Enter(l net.Listener, uid int) bool { return l.(*listener).enter(uid) }
 
 // Hurry shortens how long callers wait and read, and how long their bytes may take.
 func (s *API) Hurry(accept, transfer time.Duration) { s.limits = limits{accept, accept, transfer} }

@@ -18,9 +18,11 @@ var ErrSocketInUse = errors.New("another process listens on this socket")
 var ErrNotSocket = errors.New("the socket's path names a file that is no socket")
 
 // How many connections there may be, of all peers and of one uid. One too many
-// is closed at once.
+// is closed at once. Some are kept for root and for the daemon's own user, so that
+// operators get in however many principals there are.
 const (
 	maxConns    = 2048
+	keptConns   = 64
 	maxPerUID   = 1024
 	maxSockPath = 107 // bytes, unix(7)
 )
@@ -129,7 +131,11 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) enter(uid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total >= maxConns || l.conns[uid] >= maxPerUID {
+	room := maxConns
+	if uid != 0 && uid != os.Geteuid() {
+		room -= keptConns
+	}
+	if l.total >= room || l.conns[uid] >= maxPerUID {
 		return false
 	}
 	l.total++

@@ -226,6 +226,27 @@ func TestConnectionsOfOneUIDAreLimited(t *testing.T) {
 	})
 }
 
+func TestPrincipalsLeaveConnectionsForRoot(t *testing.T) {
+	l, err := api.Listen(filepath.Join(shortDir(t), "s"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, uid := range []int{shopUID, acmeUID, otherUID} {
+		for range api.MaxPerUID {
+			api.Enter(l, uid)
+		}
+	}
+	if api.Enter(l, nobody) {
+		t.Error("one connection too many was let in")
+	}
+	for _, uid := range []int{0, os.Geteuid()} {
+		if !api.Enter(l, uid) {
+			t.Errorf("uid %d was not let in", uid)
+		}
+	}
+}
+
 func dial(t *testing.T, socket string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("unix", socket)
