@@ -43,6 +43,7 @@ type Options struct {
 
 	Create   bool // Local: create a missing database file
 	ReadOnly bool // Local: for commands that only look
+	Sends    bool // Local: for commands that may call a handler
 }
 
 // daemon is what is open between start and stop.

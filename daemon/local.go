@@ -22,8 +22,8 @@ import (
 // the lock beside others of its kind; where a daemon holds it, the answer is
 // *lease.HeldError. close must be called.
 //
-// Handlers are built only for a command that neither creates the file nor only
-// looks: the others send nothing, and need not be able to read secrets.
+// Handlers are built only for a command that Sends: the others need not be able
+// to read secrets.
 func Local(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (c *api.Client, closeAll func() error, err error) {
 	d := &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), close: func() {}}
 	end := d.end
@@ -74,7 +74,7 @@ func (d *daemon) shareLock(ctx context.Context) (err error) {
 
 // localWork is assemble, without handlers where none is called.
 func (d *daemon) localWork() (*poller.Work, error) {
-	if !d.o.Create && !d.o.ReadOnly {
+	if d.o.Sends {
 		work, closeWork, err := assemble(d.cfg, d.o.Tools)
 		if err == nil {
 			d.close = closeWork

@@ -47,7 +47,7 @@ func (a *app) toolCommand() *cobra.Command {
 }
 
 func (a *app) control(ctx context.Context, do func(*link) (api.Tool, error)) error {
-	return a.with(ctx, sends, func(l *link) error {
+	return a.with(ctx, controls, func(l *link) error {
 		tool, err := do(l)
 		if err != nil {
 			return err
