@@ -15,9 +15,11 @@ import (
 // shares no memory with raw.
 func Canonical(raw []byte) ([]byte, error) { return CanonicalLimit(raw, MaxBytes) }
 
-// CanonicalLimit is Canonical with another limit of bytes, for the input and
-// for its canonical form, which can be longer (1e15).
+// CanonicalLimit is Canonical with another limit of bytes, for the value as it
+// is written, without the white space around it, and for its canonical form,
+// which can be longer (1e15).
 func CanonicalLimit(raw []byte, maxBytes int) ([]byte, error) {
+	raw = bytes.TrimRight(raw, whiteSpace)
 	if len(raw) <= maxBytes && provenCanonical(raw) {
 		return bytes.Clone(raw), nil
 	}

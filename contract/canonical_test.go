@@ -47,11 +47,13 @@ func TestErrorsOfHostileNamesAreShortAndPrintable(t *testing.T) {
 
 func TestSizeIsLimitedAsInputAndAsCanonicalForm(t *testing.T) {
 	full := `"` + strings.Repeat("x", contract.MaxBytes-2) + `"`
-	if _, err := contract.Canonical([]byte(full)); err != nil {
-		t.Errorf("%d bytes: %v", len(full), err)
+	for _, raw := range []string{full, full + "\n", "\r\n\t " + full + strings.Repeat(" ", 100_000)} {
+		if got, err := contract.Canonical([]byte(raw)); err != nil || string(got) != full {
+			t.Errorf("%d bytes: got %d (%v), want %d", len(raw), len(got), err, len(full))
+		}
 	}
 	grown := "[1e15" + strings.Repeat(",1e15", 6000) + "]"
-	for _, raw := range []string{full + " ", `"` + full[1:len(full)-1] + `x"`, grown} {
+	for _, raw := range []string{`"` + full[1:len(full)-1] + `x"`, grown} {
 		var wrong *contract.InputError
 		if _, err := contract.Canonical([]byte(raw)); !errors.As(err, &wrong) || !strings.Contains(wrong.Allowed, "65536") {
 			t.Errorf("%d bytes: %v, want the limit of 65536", len(raw), err)

@@ -11,12 +11,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxBytes is how much JSON Canonical accepts, in bytes, as input and in its
-// canonical form.
+// MaxBytes is how much JSON Canonical accepts, in bytes, as it is written, without
+// the white space around it, and in its canonical form.
 const MaxBytes = 65536
 
 // MaxDepth is how deeply arrays and objects may be nested.
 const MaxDepth = 32
+
+// whiteSpace is what may stand around a JSON value (RFC 8259, 2).
+const whiteSpace = " \t\r\n"
 
 // boms are the byte order marks of UTF-8 and of both UTF-16.
 var boms = [...]string{"\xef\xbb\xbf", "\xfe\xff", "\xff\xfe"}
@@ -25,8 +28,8 @@ var boms = [...]string{"\xef\xbb\xbf", "\xfe\xff", "\xff\xfe"}
 // choke on, repair or misread: size, byte order mark, UTF-8, depth, numbers.
 // Whether the rest is JSON is left to the decoder.
 func scan(raw []byte, maxBytes int) error {
-	if len(raw) > maxBytes {
-		return tooLong("", len(raw), maxBytes)
+	if n := len(bytes.TrimLeft(raw, whiteSpace)); n > maxBytes {
+		return tooLong("", n, maxBytes)
 	}
 	for _, bom := range boms {
 		if bytes.HasPrefix(raw, []byte(bom)) {
@@ -124,7 +127,7 @@ func explain(raw []byte, err error) error {
 		e.What, e.Allowed = "member appears twice", "each name once in an object"
 	case loneSurrogate(raw[offset:]):
 		e.What, e.Allowed = fmt.Sprintf("lone surrogate at byte %d", offset), `\ud800 to \udfff only as a pair`
-	case len(bytes.TrimLeft(raw, " \t\r\n")) == 0:
+	case len(bytes.TrimLeft(raw, whiteSpace)) == 0:
 		e.What, e.Missing = "is empty", true
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e.What = "JSON that ends too early"
