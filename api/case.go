@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -27,6 +28,30 @@ type Case struct {
 	Session        string         `json:"session,omitzero"`
 	Turn           int64          `json:"turn,omitzero"`
 	Traceparent    string         `json:"traceparent,omitzero"`
+}
+
+// received is a case as it came in. What is given as zero is not absent.
+type received struct {
+	Case
+	NotBefore *time.Time `json:"not_before"`
+	Turn      *int64     `json:"turn"`
+}
+
+// asCase is the case, where what was given can be meant.
+func (r *received) asCase() (*Case, error) {
+	if t := r.NotBefore; t != nil {
+		if t.IsZero() {
+			return nil, invalid(InputError{"not_before", "is out of range", "an instant of the years 1970 to 9999, or nothing"})
+		}
+		r.Case.NotBefore = *t
+	}
+	if n := r.Turn; n != nil {
+		if *n == 0 {
+			return nil, invalid(InputError{"turn", "is out of range", "1 to 2^53-1, or nothing"})
+		}
+		r.Case.Turn = *n
+	}
+	return &r.Case, nil
 }
 
 // Principal is for whom an operation is submitted.
@@ -58,9 +83,12 @@ type Control struct {
 // decode reads one strict JSON object: names exact, known and once, UTF-8, no
 // more levels than the arguments may have plus those of the case around them.
 func decode(raw []byte, v any) error {
-	if deeper(raw, contract.MaxDepth+2) {
-		return invalid(InputError{"", fmt.Sprintf("more than %d levels", contract.MaxDepth+2),
-			fmt.Sprintf("at most %d levels of arrays and objects in the arguments", contract.MaxDepth)})
+	if i := deeper(raw, contract.MaxDepth+2); i >= 0 {
+		return invalid(InputError{place(raw, i), fmt.Sprintf("more than %d levels", contract.MaxDepth),
+			fmt.Sprintf("at most %d levels of arrays and objects", contract.MaxDepth)})
+	}
+	if jsontext.Value(raw).Kind() != '{' {
+		return explain(raw, errNoObject)
 	}
 	if err := json.Unmarshal(raw, v, json.RejectUnknownMembers(true)); err != nil {
 		return explain(raw, err)
@@ -68,9 +96,12 @@ func decode(raw []byte, v any) error {
 	return nil
 }
 
-// deeper reports, in one pass and before any decoder recurses, whether arrays
-// and objects are nested more than limit deep.
-func deeper(raw []byte, limit int) bool {
+// errNoObject: null, which a decoder would take for nothing, or another value.
+var errNoObject = errors.New("no JSON object")
+
+// deeper is the index, found in one pass and before any decoder recurses, at which
+// arrays and objects are nested more than limit deep; -1: nowhere.
+func deeper(raw []byte, limit int) int {
 	depth := 0
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
@@ -78,13 +109,23 @@ func deeper(raw []byte, limit int) bool {
 			i = closing(raw, i)
 		case '[', '{':
 			if depth++; depth > limit {
-				return true
+				return i
 			}
 		case ']', '}':
 			depth--
 		}
 	}
-	return false
+	return -1
+}
+
+// place is the path of the value that begins at offset.
+func place(raw []byte, offset int) string {
+	d := jsontext.NewDecoder(bytes.NewReader(append(bytes.Clone(raw[:offset]), '0')))
+	for {
+		if _, err := d.ReadToken(); err != nil { // the end, or no JSON already before it
+			return named(string(d.StackPointer()))
+		}
+	}
 }
 
 // closing is the index of the quote that ends the string which begins at i.
@@ -104,15 +145,18 @@ func explain(raw []byte, err error) error {
 	if in, ok := errors.AsType[*contract.InputError](strict); ok {
 		return invalid(InputError{named(in.Path), in.What, in.Allowed})
 	}
+	if errors.Is(err, errNoObject) {
+		return invalid(InputError{"", "the body must be a JSON object", "the members of the reference in one object"})
+	}
 	e, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
 		return invalid(InputError{"", "not the JSON object that this call takes", "see the reference"})
 	}
-	path := named(string(e.JSONPointer))
 	if errors.Is(err, json.ErrUnknownName) {
-		return invalid(InputError{path, "unknown member", "only the members of the reference, in their exact spelling"})
+		return invalid(InputError{short(strings.TrimPrefix(string(e.JSONPointer), "/")), "unknown member",
+			"only the members of the reference, in their exact spelling"})
 	}
-	return invalid(InputError{path, "has the wrong type or form", wanted(e.GoType)})
+	return invalid(InputError{named(string(e.JSONPointer)), "has the wrong type or form", wanted(e.GoType)})
 }
 
 // named is a JSON Pointer into a case as intake names the same place: by the
@@ -122,6 +166,10 @@ func named(pointer string) string {
 	for _, group := range []string{"call/", "principal/", "origin/"} {
 		path = strings.TrimPrefix(path, group)
 	}
+	return short(path)
+}
+
+func short(path string) string {
 	if len(path) > contract.MaxNameBytes {
 		path = strings.ToValidUTF8(path[:contract.MaxNameBytes], "")
 	}

@@ -17,11 +17,15 @@ func (s *API) submit(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	var body Case
-	if err := c.body(&body); err != nil {
+	var got received
+	if err := c.body(&got); err != nil {
 		return reply{}, err
 	}
-	request, err := c.request(&body)
+	body, err := got.asCase()
+	if err != nil {
+		return reply{}, err
+	}
+	request, err := c.request(body)
 	if err != nil {
 		return reply{}, err
 	}
