@@ -28,9 +28,10 @@ var outcomes = []string{
 }
 
 // metrics counts what happens. What can be read from the file is not counted
-// but read, at each scrape (stock).
+// but read when it is asked for (stock).
 type metrics struct {
 	registry *prometheus.Registry
+	stock    *stock                 // set by handler
 	known    func(tool string) bool // set by handler, before anything is counted by tool
 
 	attempts   *prometheus.CounterVec
@@ -122,7 +123,8 @@ func (m *metrics) handler(l *ledger.Ledger, p *poller.Poller) http.Handler {
 		_, ok := p.Work().Registry.Lookup(tool)
 		return ok
 	}
-	m.registry.MustRegister(newStock(l, p))
+	m.stock = newStock(l, p)
+	m.registry.MustRegister(m.stock)
 	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, Registry: m.registry, MaxRequestsInFlight: 2,
 	})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,10 +16,15 @@ import (
 	"github.com/outboxd/outboxd/poller"
 )
 
-// scrapeTime bounds how long a scrape reads the file.
-const scrapeTime = 5 * time.Second
+// scrapeTime bounds how long a scrape reads the file. What was read serves the
+// scrapes of the next countedTime, too: however many there are, they take one
+// reader at most.
+const (
+	scrapeTime  = 5 * time.Second
+	countedTime = time.Second
+)
 
-// stock collects what stands in the file, in one read snapshot. A file that
+// stock collects what stands in the file, from one read snapshot. A file that
 // cannot be read leaves its metrics out; those about the file itself remain.
 type stock struct {
 	l *ledger.Ledger
@@ -26,13 +32,19 @@ type stock struct {
 
 	entries, claimable, unknown, parked *prometheus.Desc
 	wal, full, busy, checkpoint, down   *prometheus.Desc
+
+	mu   sync.Mutex // guards what follows; held while the file is read
+	keep time.Duration
+	last *count
+	err  error // of last
+	read time.Time
 }
 
 func newStock(l *ledger.Ledger, p *poller.Poller) *stock {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	return &stock{l: l, p: p,
+	return &stock{l: l, p: p, keep: countedTime,
 		entries:    desc("outboxd_entries", "Entries in the file, by state.", "state"),
 		claimable:  desc("outboxd_oldest_claimable_age_seconds", "How long the oldest entry that could be attempted has been due; 0: none is."),
 		unknown:    desc("outboxd_oldest_unknown_age_seconds", "How long the oldest unknown entry has been without proof; 0: there is none."),
@@ -61,7 +73,7 @@ func (s *stock) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, s.busy, h.Busy.Seconds())
 	gauge(ch, s.checkpoint, flag(h.Checkpoint != nil))
 	gauge(ch, s.down, flag(h.Err != nil))
-	c, err := s.read()
+	c, err := s.counted()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(s.entries, err)
 		return
@@ -85,7 +97,7 @@ func flag(is bool) float64 {
 	return 0
 }
 
-// count is what one scrape read.
+// count is what was read at one time.
 type count struct {
 	now           time.Time
 	entries       map[entry.State]int64
@@ -101,7 +113,18 @@ func (c *count) age(since time.Time) float64 {
 	return max(0, c.now.Sub(since).Seconds())
 }
 
-func (s *stock) read() (*count, error) {
+// counted is what was read last, unless that is too long ago.
+func (s *stock) counted() (*count, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil || time.Since(s.read) >= s.keep {
+		s.last, s.err = s.count()
+		s.read = time.Now()
+	}
+	return s.last, s.err
+}
+
+func (s *stock) count() (*count, error) {
 	tools := s.p.Work().Registry.Names()
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()

@@ -41,6 +41,7 @@ func scrape(t *testing.T, tools ...config.Tool) *scraped {
 	keeper := lease.NewKeeper(s.l, lease.Options{TTL: time.Minute, Heartbeat: time.Second}, zap.NewNop())
 	s.p = poller.New(s.l, keeper, &poller.Work{Registry: s.reg}, poller.Options{Concurrency: 1}, zap.NewNop())
 	s.handler = s.metrics.handler(s.l, s.p)
+	s.metrics.stock.keep = 0 // each scrape reads
 	return s
 }
 
@@ -178,6 +179,18 @@ func TestOnlyWhatCouldBeAttemptedIsClaimable(t *testing.T) {
 		t.Fatalf("resume: %v", err)
 	}
 	s.want("outboxd_oldest_claimable_age_seconds", "3660")
+}
+
+func TestScrapesThatFollowEachOtherReadTheFileOnce(t *testing.T) {
+	s := scrape(t, ledgertest.Tool("mail", entry.Idempotent))
+	s.metrics.stock.keep = time.Hour
+	s.want(`outboxd_entries{state="pending"}`, "0")
+	s.accept("mail", "a")
+	s.metrics.attempt("mail", "other", time.Second)
+	s.want(`outboxd_entries{state="pending"}`, "0")
+	s.want(`outboxd_attempts_total{outcome="other",tool="mail"}`, "1") // what is counted is never old
+	s.metrics.stock.keep = 0
+	s.want(`outboxd_entries{state="pending"}`, "1")
 }
 
 func TestAFileThatCannotBeReadKeepsTheOtherMetrics(t *testing.T) {
