@@ -22,6 +22,7 @@ const (
 	QueriesExhausted  = "queries_exhausted"  // max_queries without an answer
 	Unproven          = "unproven"           // it may have taken effect; nobody has proof
 	NoQuery           = "no_query"           // it may have, and the tool cannot be asked
+	Abandoned         = "abandoned"          // it still runs: a function that did not end at its time limit
 	Conflict          = "conflict"           // the key stands for something else downstream
 )
 

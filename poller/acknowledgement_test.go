@@ -87,13 +87,12 @@ func TestNotAppliedCountsOnlyOnceTheAttemptIsOver(t *testing.T) {
 	story(t, func(t *testing.T) {
 		o := &outside{}
 		began := time.Now()
-		o.do = func(ctx context.Context, _ handler.Call, n int) ([]byte, error) {
+		o.outcome = func(_ handler.Call, n int) handler.Outcome {
 			if n > 1 {
-				return nil, nil
+				return handler.Outcome{Observed: handler.Succeeded, Code: "http_200"}
 			}
-			<-ctx.Done() // nothing is ever heard: after 10 s it gives up
-			<-time.After(time.Hour)
-			return nil, nil
+			<-time.After(10 * time.Second) // nothing is ever heard
+			return handler.Outcome{Observed: handler.MayHaveHappened, Code: "timeout"}
 		}
 		o.ask = func(context.Context, handler.Call, int) handler.Answer {
 			return handler.Answer{Found: handler.NotApplied, Code: "http_404"}
@@ -114,8 +113,7 @@ func TestNotAppliedCountsOnlyOnceTheAttemptIsOver(t *testing.T) {
 		w.expect(id, entry.Delivered, "")
 		equal(t, "calls, asks", [2]int{len(o.called()), len(o.asked())}, [2]int{2, 2})
 		equal(t, "evidence", join(w.evidence(id)),
-			"outcome may_have_happened abandoned; query not_applied http_404; query not_applied http_404")
-		pass(2 * time.Hour) // the function that was left behind ends
+			"outcome may_have_happened timeout; query not_applied http_404; query not_applied http_404")
 	})
 }
 
@@ -170,6 +168,39 @@ func TestReconcileAsksNowWhatWouldBeAskedLater(t *testing.T) {
 		w.expect(id, entry.Unknown, "conflict")
 		w.held(id)
 		equal(t, "asks", len(o.asked()), 1)
+	})
+}
+
+// 409 is an answer, but the request that it speaks of still runs.
+func TestNotAppliedRightAfterInProgressDoesNotCount(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{outcome: func(_ handler.Call, n int) handler.Outcome {
+			if n > 1 {
+				return handler.Outcome{Observed: handler.Succeeded, Code: "http_200"}
+			}
+			return handler.Outcome{Observed: handler.InProgress, Code: "http_409", Answered: true}
+		}}
+		o.ask = func(context.Context, handler.Call, int) handler.Answer {
+			return handler.Answer{Found: handler.NotApplied, Code: "http_404"}
+		}
+		w := open(t, options{}, tool("refund", entry.Queryable, o, func(c *config.Tool) { c.Query.NotBefore = time.Minute })).run()
+		w.accept("refund", "order-17")
+		pass(10 * time.Minute)
+		if g := o.gaps(); len(g) != 1 || g[0] < 70*time.Second {
+			t.Errorf("waits between requests: got %v, want one of more than 1m10s", g)
+		}
+	})
+}
+
+func TestAFunctionThatIsKnownToStillRunIsNotAskedAbout(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{ask: neverAsked(t), do: takes(time.Hour)}
+		w := open(t, options{poll: time.Minute}, tool("refund", entry.Queryable, o)).run()
+		id := w.accept("refund", "order-17")
+		pass(2 * time.Hour) // it was given up after 11 s, and has ended by now
+		w.expect(id, entry.Unknown, "abandoned")
+		w.held(id)
+		equal(t, "requests", len(o.called()), 1)
 	})
 }
 

@@ -212,6 +212,28 @@ func TestTimeInWhichAToolWasPausedAgesNothing(t *testing.T) {
 	})
 }
 
+func TestAPauseThatStillLastsAgesNothing(t *testing.T) {
+	story(t, func(t *testing.T) {
+		answer := make(chan error)
+		o := &outside{do: func(_ context.Context, _ handler.Call, n int) ([]byte, error) {
+			if n == 1 {
+				return nil, handler.Again(errLost, -1)
+			}
+			return nil, <-answer
+		}}
+		w := open(t, options{poll: 5 * time.Minute, ttl: time.Hour}, tool("mail", entry.Idempotent, o, func(c *config.Tool) {
+			c.Timeout, c.Retry.MaxAge = 24*time.Hour, time.Hour
+		})).run()
+		id := w.accept("mail", "order-17")
+		pass(10 * time.Second)
+		must(t, w.poller.Pause(t.Context(), "mail", "repair"))
+		pass(2 * time.Hour)
+		answer <- handler.Again(errLost, -1)
+		synctest.Wait()
+		w.expect(id, entry.Pending, "")
+	})
+}
+
 func TestTimeInWhichNoDaemonRanAgesNothing(t *testing.T) {
 	story(t, func(t *testing.T) {
 		o := &outside{do: always(handler.Again(errLost, -1))}

@@ -1,32 +1,43 @@
 package poller
 
 import (
-	"context"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/ledger"
 )
 
-// sameAnswers is how many entries in a row must get the same refusal before it
+// sameAnswers is how many entries in a row must fail in the same way before that
 // is taken for a mistake in the config rather than in the entries.
 const sameAnswers = 5
 
-// suspicious are the answers that a wrong URL or a wrong credential gives.
-var suspicious = map[string]bool{"http_401": true, "http_403": true, "http_404": true, "http_405": true}
+// suspicious are the answers that a wrong URL, a wrong credential, a wrong
+// certificate or a wrong program gives.
+var suspicious = map[handler.Observed][]string{
+	handler.Rejected: {"http_401", "http_403", "http_404", "http_405"},
+	handler.NotSent: {"not_found", "not_executable", "bad_interpreter", "bad_format", "dir_missing",
+		"tls_untrusted", "tls_expired", "tls_wrong_name"},
+}
 
-// misconfigured pauses a tool whose downstream refuses one entry after the other
-// in the same way: the rest of the backlog must not die of it.
+// misconfigured pauses a tool of which one entry after the other fails in the
+// same way, as a mistake in the config makes them: the rest of the backlog must
+// not die of it.
 func (p *Poller) misconfigured(c claim, o handler.Outcome) {
-	refused := o.Observed == handler.Rejected && suspicious[o.Code]
-	if !p.streaks.repeated(c.tool.Name, o.Code, refused, c.held.ID) {
+	failed := slices.Contains(suspicious[o.Observed], o.Code)
+	if failed {
+		p.log.Warn("tool looks misconfigured", p.fields(c, zap.String("code", o.Code))...)
+	}
+	if !p.streaks.repeated(c.tool.Name, o.Code, failed, c.held.ID) {
 		return
 	}
-	reason := "misconfigured: " + o.Code
-	p.log.Error("tool paused: one entry after the other is refused in the same way",
+	p.log.Error("tool paused: one entry after the other fails in the same way",
 		zap.String("tool", c.tool.Name), zap.String("code", o.Code))
-	if err := p.Pause(context.Background(), c.tool.Name, reason); err != nil {
+	// As an outcome it is written until the file takes it.
+	err := p.persist(c.held, func(tx *ledger.Tx) error { return pause(tx, c.tool.Name, "misconfigured: "+o.Code) })
+	if err != nil {
 		p.log.Error("tool not paused", zap.String("tool", c.tool.Name), zap.Error(err))
 	}
 }
@@ -37,14 +48,13 @@ type streaks struct {
 	tools map[string]streak
 }
 
-// streak is how many entries in a row were refused in the same way.
+// streak is which entries in a row failed in the same way.
 type streak struct {
-	code string
-	last int64 // the entry
-	n    int
+	code    string
+	entries []int64
 }
 
-// repeated counts a suspicious refusal and reports whether it is one too many;
+// repeated counts a suspicious failure and reports whether it is one too many;
 // every other outcome ends the streak.
 func (t *streaks) repeated(name, code string, suspicious bool, id int64) bool {
 	t.mu.Lock()
@@ -56,14 +66,13 @@ func (t *streaks) repeated(name, code string, suspicious bool, id int64) bool {
 		return false
 	case s.code != code:
 		s = streak{code: code}
-	case s.last == id:
+	case slices.Contains(s.entries, id):
 		return false
 	}
 	if t.tools == nil {
 		t.tools = map[string]streak{}
 	}
-	s.last = id
-	if s.n++; s.n == sameAnswers {
+	if s.entries = append(s.entries, id); len(s.entries) == sameAnswers {
 		delete(t.tools, name) // whoever resumes the tool gets a new start
 		return true
 	}

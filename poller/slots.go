@@ -11,6 +11,10 @@ import (
 // suspectTime is how long a suspect must have run before another may start.
 const suspectTime = 5 * time.Second
 
+// burstTime is how much of a rate may start at once: looking for each attempt
+// alone would be slower than high rates are.
+const burstTime = 50 * time.Millisecond
+
 // finish is a slot that comes free.
 type finish struct {
 	tool string
@@ -72,7 +76,8 @@ func (s *slots) quota(t *contract.Tool) (n int, wait time.Duration) {
 	l := s.limits[t.Name]
 	if l == nil || l.rate != t.Rate {
 		every := t.Rate.Per / time.Duration(t.Rate.Events)
-		l = &limit{t.Rate, rate.NewLimiter(rate.Every(every), 1)}
+		burst := max(1, int(burstTime/every))
+		l = &limit{t.Rate, rate.NewLimiter(rate.Every(every), burst)}
 		s.limits[t.Name] = l
 	}
 	now := time.Now()

@@ -62,10 +62,12 @@ func read(q ledger.Querier, rows map[string]toolRow) error {
 	}, `SELECT tool_name, pause_reason, paused_at, excused_ms FROM outbox_tool`)
 }
 
-// excused is the paused and down time of one tool, in all.
-func excused(q ledger.Querier, tool string) (time.Duration, error) {
+// excused is the paused and down time of one tool, in all. As at accept, a pause
+// that still lasts counts up to now.
+func excused(tx *ledger.Tx, tool string) (time.Duration, error) {
 	var ms int64
-	err := q.One(`SELECT excused_ms FROM outbox_tool WHERE tool_name = ?`, tool).Scan(&ms)
+	err := tx.One(`SELECT excused_ms + IIF(paused, MAX(0, ? - paused_at), 0) FROM outbox_tool WHERE tool_name = ?`,
+		tx.Now(), tool).Scan(&ms)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -105,27 +107,31 @@ func (p *Poller) Tools(ctx context.Context) ([]ToolStatus, error) {
 // Pause stops claiming for a tool until Resume, also over restarts. What runs
 // goes on. Pausing a paused tool keeps the first reason.
 func (p *Poller) Pause(ctx context.Context, tool, reason string) error {
-	return p.control(ctx, tool, `INSERT INTO outbox_tool (tool_name, paused, pause_reason, paused_at) VALUES (?1, 1, ?2, ?3)
+	return p.control(ctx, tool, func(tx *ledger.Tx) error { return pause(tx, tool, reason) })
+}
+
+func pause(tx *ledger.Tx, tool, reason string) error {
+	_, err := tx.Exec(`INSERT INTO outbox_tool (tool_name, paused, pause_reason, paused_at) VALUES (?1, 1, ?2, ?3)
 		ON CONFLICT (tool_name) DO UPDATE SET paused = 1, pause_reason = excluded.pause_reason, paused_at = excluded.paused_at
-		WHERE paused = 0`, reason)
+		WHERE paused = 0`, tool, reason, tx.Now())
+	return err
 }
 
 // Resume lets a paused tool go on. The time in which it was paused does not age
 // its entries.
 func (p *Poller) Resume(ctx context.Context, tool string) error {
-	return p.control(ctx, tool, `UPDATE outbox_tool SET paused = 0, pause_reason = NULL,
-		excused_ms = excused_ms + MAX(0, ?3 - paused_at), paused_at = NULL WHERE tool_name = ?1 AND paused = 1`, "")
+	return p.control(ctx, tool, func(tx *ledger.Tx) error {
+		_, err := tx.Exec(`UPDATE outbox_tool SET paused = 0, pause_reason = NULL,
+			excused_ms = excused_ms + MAX(0, ?2 - paused_at), paused_at = NULL WHERE tool_name = ?1 AND paused = 1`, tool, tx.Now())
+		return err
+	})
 }
 
-func (p *Poller) control(ctx context.Context, tool, statement, reason string) error {
+func (p *Poller) control(ctx context.Context, tool string, fn func(*ledger.Tx) error) error {
 	if _, ok := p.Work().Registry.Lookup(tool); !ok {
 		return ErrUnknownTool
 	}
-	err := p.l.Write(ctx, func(tx *ledger.Tx) error {
-		_, err := tx.Exec(statement, tool, reason, tx.Now())
-		return err
-	})
-	if err != nil {
+	if err := p.l.Write(ctx, fn); err != nil {
 		return fmt.Errorf("control tool: %w", err)
 	}
 	p.Wake()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -176,6 +177,87 @@ func TestTheSameRefusalOfFiveEntriesInARowPausesTheToolAndKeepsTheBacklog(t *tes
 		must(t, w.poller.Resume(t.Context(), "mail")) // and nothing was mended
 		pass(time.Minute)
 		equal(t, "states", fmt.Sprint(w.states("mail")), "map[dead:12 delivered:1 pending:7]")
+	})
+}
+
+// paused is the reason for which a tool is paused, "" where it is not.
+func (w *world) paused(tool string) string {
+	w.t.Helper()
+	tools, err := w.poller.Tools(w.t.Context())
+	must(w.t, err)
+	for _, s := range tools {
+		if s.Name == tool {
+			return s.PauseReason
+		}
+	}
+	return ""
+}
+
+func TestAToolThatCannotStartIsPausedWithItsBacklogAlive(t *testing.T) {
+	for _, code := range []string{"not_found", "not_executable", "bad_interpreter", "bad_format", "dir_missing",
+		"tls_untrusted", "tls_expired", "tls_wrong_name"} {
+		t.Run(code, func(t *testing.T) {
+			story(t, func(t *testing.T) {
+				core, logs := observer.New(zap.WarnLevel)
+				o := &outside{outcome: func(handler.Call, int) handler.Outcome {
+					return handler.Outcome{Observed: handler.NotSent, Code: code, Answered: true}
+				}}
+				w := open(t, options{concurrency: 1, log: zap.New(core)}, tool("mail", entry.Opaque, o, every(time.Minute))).run()
+				w.acceptMany("mail", 2)
+				pass(5 * time.Minute) // two that fail again and again are no five
+				equal(t, "paused by two", w.paused("mail"), "")
+				before := len(o.called())
+				for i := range 8 {
+					w.accept("mail", fmt.Sprint("other-", i))
+				}
+				pass(time.Hour)
+				equal(t, "pause", w.paused("mail"), "misconfigured: "+code)
+				equal(t, "waiting", w.states("mail")[entry.Pending], 10)
+				equal(t, "warnings", logs.FilterMessage("tool looks misconfigured").Len(), len(o.called()))
+				equal(t, "requests after the five were complete", len(o.called()) <= before+5, true)
+			})
+		})
+	}
+}
+
+func TestAPauseThatTheFileDoesNotTakeIsRepeated(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{do: nil, outcome: func(handler.Call, int) handler.Outcome {
+			return handler.Outcome{Observed: handler.Rejected, Code: "http_401", Answered: true}
+		}}
+		w := open(t, options{concurrency: 1}, tool("mail", entry.Idempotent, o)).run()
+		c := foreign(t, w.path)
+		synctest.Wait()
+		exec(t, c, `CREATE TRIGGER broken BEFORE UPDATE OF paused ON outbox_tool BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+		w.acceptMany("mail", 10)
+		pass(time.Minute)
+		equal(t, "requests", len(o.called()), 5)
+		equal(t, "pause", w.paused("mail"), "")
+		exec(t, c, `DROP TRIGGER broken`)
+		pass(time.Second)
+		equal(t, "pause", w.paused("mail"), "misconfigured: http_401")
+		equal(t, "requests", len(o.called()), 5)
+	})
+}
+
+func TestAHighRateIsReached(t *testing.T) {
+	story(t, func(t *testing.T) {
+		o := &outside{}
+		w := open(t, options{concurrency: 300}, tool("mail", entry.Idempotent, o, func(c *config.Tool) {
+			c.Concurrency, c.Rate = 300, config.Rate{Events: 5000, Per: time.Second}
+		}))
+		w.acceptMany("mail", 400)
+		began := time.Now()
+		w.run()
+		pass(time.Second)
+		equal(t, "requests", len(o.called()), 400)
+		// 50 ms' worth at once, and then 5 a millisecond
+		if burst := o.times[249].Sub(began); burst > 5*time.Millisecond {
+			t.Errorf("the first 250 took %v", burst)
+		}
+		if took := o.times[399].Sub(began); took < 25*time.Millisecond || took > 80*time.Millisecond {
+			t.Errorf("400 at 5000/s took %v", took)
+		}
 	})
 }
 

@@ -58,7 +58,8 @@ func (j judge) nothing(tx *ledger.Tx, e entry.Event, o observation, reason strin
 // doubt: it may have taken effect. By class it is sent again with the same key,
 // asked about, or left to a person.
 func (j judge) doubt(tx *ledger.Tx, o observation) (entry.State, error) {
-	d := entry.Doubt{Event: entry.Maybe, To: entry.Unknown, Over: o.Answered, Evidence: j.evidence(o),
+	over := o.Answered && o.Observed != handler.InProgress // an answer, but not the end of it
+	d := entry.Doubt{Event: entry.Maybe, To: entry.Unknown, Over: over, Evidence: j.evidence(o),
 		Reason: deadletter.Unproven}
 	if o.event == entry.CutOff {
 		d.Event = entry.CutOff
@@ -71,10 +72,13 @@ func (j judge) doubt(tx *ledger.Tx, o observation) (entry.State, error) {
 			break
 		}
 		if giveUp := j.limits.AfterFailure(j.due, j.since(), d.At); giveUp != "" {
-			return j.held.GiveUp(tx, giveUp, o.Answered, d.Evidence)
+			return j.held.GiveUp(tx, giveUp, over, d.Evidence)
 		}
 	case entry.Queryable:
-		if d.At = j.firstQuestion(o); j.tool.Query == nil {
+		switch d.At = j.firstQuestion(o); {
+		case o.Code == codeAbandoned && d.Event != entry.CutOff:
+			d.At, d.Reason = time.Time{}, deadletter.Abandoned
+		case j.tool.Query == nil:
 			d.At, d.Reason = time.Time{}, deadletter.NoQuery
 		}
 	}
