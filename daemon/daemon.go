@@ -65,7 +65,7 @@ type daemon struct {
 // work, and otherwise what ended it.
 func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (err error) {
 	d, err := start(ctx, cfg, o, log)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, errStopped)) {
 		return nil // stopped before it had begun
 	}
 	if err != nil {

@@ -53,10 +53,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.o.Started != nil {
 		d.o.Started()
 	}
-	err = d.untilSpace(polling, func() error { return d.poller.Run(polling, work) })
-	if polling.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // stopped before the disk had space for anything
-	}
+	err = d.poll(polling, work)
 	stopPolling() // it may have ended by itself
 	stopSupport()
 	return d.ended(errors.Join(err, loops.Wait()))
@@ -82,12 +79,42 @@ func (d *daemon) drainLimit(polling, support context.Context, cut context.Cancel
 	d.log.Info("draining", zap.Duration("limit", d.cfg.Worker.DrainTimeout))
 	limit := time.NewTimer(d.cfg.Worker.DrainTimeout)
 	defer limit.Stop()
+	hurry := false
 	select {
 	case <-support.Done():
+		return
 	case <-limit.C:
-		cut(poller.ErrCutOff)
 	case <-d.o.Hurry:
-		cut(poller.ErrCutOff)
+		hurry = true
+	}
+	cut(poller.ErrCutOff)
+	d.abandon(support, hurry)
+}
+
+// How long somebody in a hurry waits for another process's lock on the file, and
+// how often that is looked at.
+const (
+	hurryTime = time.Second
+	hurryTick = 100 * time.Millisecond
+)
+
+// abandon gives up outcomes that the file does not take, once somebody is in a
+// hurry.
+func (d *daemon) abandon(support context.Context, hurry bool) {
+	tick := time.NewTicker(hurryTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-support.Done():
+			return
+		case <-d.o.Hurry:
+			hurry = true
+		case <-tick.C:
+		}
+		if h := d.ledger.Health(); hurry && (h.Full || h.Busy > hurryTime) {
+			d.poller.Abandon()
+			return
+		}
 	}
 }
 

@@ -18,9 +18,12 @@ const (
 	startMore = time.Minute
 )
 
+// errStopped: the context ended while there was no space.
+var errStopped = errors.New("stopped while waiting for space on the disk")
+
 // untilSpace does what needs space on the disk, as often as it takes: ending
 // would only make the service manager start this again and again. It returns
-// ctx's error where that ends first.
+// errStopped where ctx ends first.
 func (d *daemon) untilSpace(ctx context.Context, do func() error) error {
 	tick := time.NewTicker(spaceTick)
 	defer tick.Stop()
@@ -36,8 +39,25 @@ func (d *daemon) untilSpace(ctx context.Context, do func() error) error {
 		d.tell(systemd.Extend(startMore))
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errStopped
 		case <-tick.C:
 		}
 	}
+}
+
+// poll runs the poller, which needs space for what it writes first.
+func (d *daemon) poll(polling, work context.Context) (err error) {
+	waited := d.untilSpace(polling, func() error {
+		if err = d.poller.Run(polling, work); polling.Err() != nil {
+			return nil // it has drained, and is not run again whatever it says
+		}
+		return err
+	})
+	switch {
+	case errors.Is(waited, errStopped):
+		return nil
+	case waited != nil:
+		return waited
+	}
+	return err
 }

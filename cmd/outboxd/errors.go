@@ -17,6 +17,7 @@ import (
 	"github.com/outboxd/outboxd/daemon"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
+	"github.com/outboxd/outboxd/poller"
 )
 
 // The exit statuses. 1 and 2 are also what the API calls a "no" and a failure.
@@ -121,6 +122,8 @@ func inputCode(in *contract.InputError) string {
 
 func otherFailure(err error) *coded {
 	switch {
+	case errors.Is(err, poller.ErrUnrecorded): // perhaps beside a drain that was cut off
+		return &coded{"OUTCOME_UNRECORDED", poller.ErrUnrecorded.Error()}
 	case errors.Is(err, daemon.ErrCutOff):
 		return &coded{cutOff, daemon.ErrCutOff.Error()}
 	case errors.Is(err, api.ErrAmbiguous):
