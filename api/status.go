@@ -105,8 +105,8 @@ func (op operation) intact(sum []byte) error {
 	return nil
 }
 
-// maxWait is how long a caller may wait for an operation to settle.
-const maxWait = time.Hour
+// MaxWait is how long a caller may wait for an operation to settle.
+const MaxWait = time.Hour
 
 // wait is the query's wait; zero: answer at once.
 func (c *call) wait() (time.Duration, error) {
@@ -115,7 +115,7 @@ func (c *call) wait() (time.Duration, error) {
 		return 0, err
 	}
 	d, err := time.ParseDuration(q.Get("wait"))
-	if err != nil || d < 0 || d > maxWait {
+	if err != nil || d < 0 || d > MaxWait {
 		return 0, invalid(InputError{"wait", "is no duration, or out of range", "0s to 1h, with a unit"})
 	}
 	return d, nil

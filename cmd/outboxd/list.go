@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxd/outboxd/api"
+	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
 )
 
@@ -22,6 +23,9 @@ func (a *app) listCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) (err error) {
 			if f.States, err = statesOf(states); err != nil {
+				return err
+			}
+			if err := some(f.Limit); err != nil {
 				return err
 			}
 			return a.with(ctx, looks, func(l *link) error {
@@ -38,6 +42,15 @@ func (a *app) listCommand() *cobra.Command {
 	c.Flags().IntVar(&f.Limit, "limit", 50, "at most this many, 1 to 1000")
 	c.Flags().StringVar(&f.After, "after", "", "begin behind this `REF`")
 	return c
+}
+
+// some refuses a limit of 0, which the client would take for none; the API refuses
+// every other one that is out of range.
+func some(limit int) error {
+	if limit == 0 {
+		return &contract.InputError{Path: "limit", What: "is out of range", Allowed: "1 to 1000"}
+	}
+	return nil
 }
 
 func words(between string) string {
@@ -78,6 +91,9 @@ func (a *app) refusedCommand() *cobra.Command {
 		Short: "List the intake rows that could not be accepted, with reasons",
 		Args:  cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if err := some(limit); err != nil {
+				return err
+			}
 			return a.with(ctx, looks, func(l *link) error {
 				page, err := l.Refused(ctx, after, limit)
 				if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -23,7 +24,7 @@ type intent struct {
 	args, notBefore, session   string
 	turn                       int64
 	wait                       time.Duration
-	named                      bool // tenant or subject was given
+	named, turned              bool // tenant or subject, or a turn, was given
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -50,6 +51,7 @@ Without a daemon the intent is written to the database and waits for one.`,
 	f.Int64Var(&in.turn, "turn", 0, "turn of the session")
 	c.RunE = a.does(func(ctx context.Context, _ []string) error {
 		in.named = c.Flags().Changed("tenant") || c.Flags().Changed("subject")
+		in.turned = c.Flags().Changed("turn")
 		return a.submit(ctx, in)
 	})
 	return c
@@ -122,14 +124,10 @@ func (a *app) caseOf(in intent) (api.Case, error) {
 	if err := names(in); err != nil {
 		return body, err
 	}
-	if in.notBefore != "" {
-		at, err := time.Parse(time.RFC3339, in.notBefore)
-		if err != nil {
-			return body, &contract.InputError{Path: "not_before", What: "is no instant", Allowed: "an instant as RFC 3339 has it: 2030-01-31T12:00:00Z"}
-		}
-		body.NotBefore = at.UTC()
+	if err := in.times(&body); err != nil {
+		return body, err
 	}
-	raw, err := a.input("--args", in.args, contract.MaxBytes)
+	raw, err := a.input("--args", in.args)
 	if err != nil {
 		return body, err
 	}
@@ -137,6 +135,28 @@ func (a *app) caseOf(in intent) (api.Case, error) {
 		return body, under("arguments", err)
 	}
 	return body, nil
+}
+
+// times checks what is told in numbers. Zero is not the same as nothing.
+func (in intent) times(body *api.Case) error {
+	if in.wait < 0 || in.wait > api.MaxWait {
+		return &contract.InputError{Path: "wait", What: "is out of range", Allowed: "0s to 1h, with a unit"}
+	}
+	if in.turned && in.turn == 0 {
+		return &contract.InputError{Path: "turn", What: "is out of range", Allowed: "1 to 2^53-1, or nothing"}
+	}
+	if in.notBefore == "" {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, in.notBefore)
+	if err != nil {
+		return &contract.InputError{Path: "not_before", What: "is no instant", Allowed: "an instant as RFC 3339 has it: 2030-01-31T12:00:00Z"}
+	}
+	if at.IsZero() {
+		return &contract.InputError{Path: "not_before", What: "is out of range", Allowed: "an instant of the years 1970 to 9999, or nothing"}
+	}
+	body.NotBefore = at.UTC()
+	return nil
 }
 
 func names(in intent) error {
@@ -172,8 +192,8 @@ func under(name string, err error) error {
 }
 
 // input is the value of a flag: itself, the file that it names after @, or stdin.
-// One byte more than most is read, for the check that refuses it.
-func (a *app) input(flag, value string, most int64) ([]byte, error) {
+// White space around JSON is no part of it, so more is read than a value may have.
+func (a *app) input(flag, value string) ([]byte, error) {
 	from := a.stdin
 	switch name, isFile := strings.CutPrefix(value, "@"); {
 	case isFile:
@@ -186,9 +206,15 @@ func (a *app) input(flag, value string, most int64) ([]byte, error) {
 	case value != "-":
 		return []byte(value), nil
 	}
-	b, err := io.ReadAll(io.LimitReader(from, most+1))
+	b, err := io.ReadAll(io.LimitReader(from, api.MaxBody+1))
 	if err != nil {
 		return nil, unreadable(flag, err)
+	}
+	if len(b) > api.MaxBody {
+		return nil, &contract.InputError{
+			Path: "arguments", What: fmt.Sprintf("more than %d bytes with the white space around it", api.MaxBody),
+			Allowed: fmt.Sprintf("at most %d bytes of JSON", contract.MaxBytes),
+		}
 	}
 	return b, nil
 }
