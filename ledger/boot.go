@@ -153,9 +153,22 @@ func readable(v *View) error {
 	case err != nil:
 		return err
 	case version == 0:
-		return ErrNoSchema
+		return missing(v)
 	case version > SchemaVersion:
 		return ErrNewer
 	}
 	return nil
+}
+
+// missing is what a file without our tables lacks first. One that has them may be
+// read in any mode: it may be a copy.
+func missing(v *View) error {
+	var mode string
+	if err := v.One(`PRAGMA journal_mode`).Scan(&mode); err != nil {
+		return fmt.Errorf("read journal mode: %w", err)
+	}
+	if mode != "wal" {
+		return ErrNotWAL
+	}
+	return ErrNoSchema
 }

@@ -31,7 +31,7 @@ var (
 	// ErrNotDatabase: the file is not a SQLite database, or is damaged.
 	ErrNotDatabase = errors.New("file is not a SQLite database, or is damaged")
 	// ErrNoSchema: the file has no outbox tables and was opened for reading.
-	ErrNoSchema = errors.New("database has no outbox tables: start the daemon or run `outboxd db init`")
+	ErrNoSchema = errors.New("database has no outbox tables: the first start of the daemon (`outboxd run`), or the first `outboxd submit`, makes them")
 	// ErrClosed: the ledger is closed or closing.
 	ErrClosed = errors.New("ledger is closed")
 	// ErrForeignKey: a closure ended with a deferred foreign key violated.
