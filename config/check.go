@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // longestSocket is what fits into a socket address, without the closing NUL.
@@ -83,14 +81,14 @@ func (r *report) name(path, name string) {
 }
 
 func nameFault(name string) string {
-	switch {
-	case name == "":
+	switch FaultOfName(name) {
+	case NameEmpty:
 		return "nothing"
-	case len(name) > 255:
+	case NameTooLong:
 		return fmt.Sprintf("%d bytes", len(name))
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+	case NameNotUTF8, NameControl:
 		return quote(name) + ", with control characters"
-	case strings.TrimSpace(name) != name:
+	case NameOuterSpace:
 		return quote(name) + ", with white space at an end"
 	}
 	return ""

@@ -6,13 +6,6 @@ import (
 	"strings"
 )
 
-// unsettable are headers that belong to the protocol, to the transport or to us.
-var unsettable = []string{
-	"connection", "content-encoding", "content-length", "content-type", "expect", "idempotency-key",
-	"outbox-attempt", "outbox-fencing-token", "outbox-operation", "proxy-connection", "te", "trailer",
-	"traceparent", "transfer-encoding", "upgrade",
-}
-
 // http checks one HTTP target. Nothing of a URL or a header's value is quoted.
 func (r *report) http(path string, h HTTP, query bool) {
 	if fault := urlFault(h.URL, query, "http", "https"); fault != "" {
@@ -38,7 +31,7 @@ func (r *report) http(path string, h HTTP, query bool) {
 	for i, header := range h.Headers {
 		r.header(fmt.Sprintf("%s.headers[%d]", path, i), header)
 		for _, other := range h.Headers[:i] {
-			if strings.EqualFold(other.Name, header.Name) && isToken(header.Name) {
+			if strings.EqualFold(other.Name, header.Name) && IsHeaderName(header.Name) {
 				r.refuse(fmt.Sprintf("%s.headers[%d].name", path, i), quote(header.Name)+" a second time", "each header once, whatever its case")
 				break
 			}
@@ -57,9 +50,9 @@ func (r *report) certificates(path string, h HTTP) {
 
 func (r *report) header(path string, h Header) {
 	switch {
-	case !isToken(h.Name):
+	case !IsHeaderName(h.Name):
 		r.refuse(path+".name", "a name that is no header name", "letters, digits and - (RFC 9110, token)")
-	case slices.Contains(unsettable, strings.ToLower(h.Name)):
+	case IsReservedHeader(h.Name):
 		r.refuse(path+".name", quote(h.Name)+", which is set for each request", "another header")
 	}
 	if strings.ContainsFunc(h.Value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
@@ -68,14 +61,6 @@ func (r *report) header(path string, h Header) {
 	if (h.Value == "") == (h.ValueFile == "") {
 		r.refuse(path, "a header with both value and value_file, or with neither", "one of them, not empty", path+".value", path+".value_file")
 	}
-}
-
-// isToken reports whether s is a token of RFC 9110, 5.6.2.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
 }
 
 // exec checks one program. Arguments and values are never quoted.
@@ -98,14 +83,12 @@ func (r *report) exec(path string, e Exec) {
 }
 
 func (r *report) variable(path string, v EnvVar) {
-	ours := strings.HasPrefix(v.Name, "OUTBOX_") || strings.HasPrefix(v.Name, "LISTEN_") ||
-		strings.HasPrefix(v.Name, "WATCHDOG_") || v.Name == "NOTIFY_SOCKET"
 	switch {
 	case v.Name == "":
 		r.refuse(path, "a variable without a name", "its name", path+".name")
 	case strings.ContainsAny(v.Name, "=\x00"):
 		r.refuse(path, "a name with = or NUL in it", "the bare name, or {name, value}")
-	case ours:
+	case IsReservedVariable(v.Name):
 		r.refuse(path, quote(v.Name)+", which is set for each call or belongs to the daemon alone", "another variable")
 	}
 	if strings.ContainsRune(v.Value, 0) {

@@ -87,10 +87,6 @@ func endpoint(t Tool) string {
 	if err != nil || u.Host == "" {
 		return ""
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	return u.Scheme + "://" + net.JoinHostPort(host, port) + path.Clean("/"+u.Path)
+	return u.Scheme + "://" + net.JoinHostPort(host, Port(u)) + path.Clean("/"+u.Path)
 }

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/outboxd/outboxd/config"
 )
 
 // MaxNameBytes is the length up to which keys and names are accepted, in bytes.
-const MaxNameBytes = 255
+const MaxNameBytes = config.MaxNameBytes
 
 const allowedName = "1 to 255 bytes of UTF-8 without control characters and without white space at either end"
 
@@ -51,16 +53,14 @@ func CheckWireKey(mode WireMode, key string) error {
 }
 
 func wrongInName(value string) string {
-	if len(value) > MaxNameBytes {
+	switch config.FaultOfName(value) {
+	case config.NameTooLong:
 		return fmt.Sprintf("has %d bytes", len(value))
-	}
-	if at := invalidUTF8(value); at >= 0 {
-		return fmt.Sprintf("byte %d is not UTF-8", at)
-	}
-	if at := strings.IndexFunc(value, unicode.IsControl); at >= 0 {
-		return fmt.Sprintf("has a control character at byte %d", at)
-	}
-	if len(strings.TrimSpace(value)) != len(value) {
+	case config.NameNotUTF8:
+		return fmt.Sprintf("byte %d is not UTF-8", invalidUTF8(value))
+	case config.NameControl:
+		return fmt.Sprintf("has a control character at byte %d", strings.IndexFunc(value, unicode.IsControl))
+	case config.NameOuterSpace:
 		return "begins or ends with white space"
 	}
 	return ""

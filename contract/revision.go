@@ -141,17 +141,9 @@ func endpoint(raw string) (string, error) {
 	if err != nil || u.Hostname() == "" {
 		return "", &InputError{Path: "url", What: "is no URL with a host", Allowed: "an absolute http or https URL"}
 	}
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
 	path := u.EscapedPath()
 	if path == "" {
 		path = "/"
 	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port) + path, nil
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), config.Port(u)) + path, nil
 }

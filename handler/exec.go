@@ -51,18 +51,12 @@ func newProgram(x config.Exec) (*program, error) {
 	return g, nil
 }
 
-// forbidden are variables by which a child could speak to the service manager
-// in our name, or that are ours to set.
-var forbidden = []string{"NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "OUTBOX_"}
-
 func (g *program) addVariable(v config.EnvVar) error {
 	if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") {
 		return fmt.Errorf("exec.env %q: no variable name", v.Name)
 	}
-	for _, prefix := range forbidden {
-		if strings.HasPrefix(v.Name, prefix) {
-			return fmt.Errorf("exec.env %q: never given to a program", v.Name)
-		}
+	if config.IsReservedVariable(v.Name) {
+		return fmt.Errorf("exec.env %q: never given to a program", v.Name)
 	}
 	value, set := variable(v)
 	if !set {

@@ -43,19 +43,12 @@ func newEndpoint(h config.HTTP, reuse int) (*endpoint, error) {
 	return e, nil
 }
 
-// Headers that the protocol or this package sets.
-var reserved = []string{
-	"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Idempotency-Key",
-	"Outbox-Attempt", "Outbox-Fencing-Token", "Outbox-Operation", "Proxy-Connection", "Te", "Trailer",
-	"Traceparent", "Transfer-Encoding", "Upgrade",
-}
-
 func (e *endpoint) addHeader(field config.Header) error {
 	name := textproto.CanonicalMIMEHeaderKey(field.Name)
-	if !isToken(name) {
+	if !config.IsHeaderName(name) {
 		return fmt.Errorf("header %q: no header name", field.Name)
 	}
-	if slices.Contains(reserved, name) {
+	if config.IsReservedHeader(name) {
 		return fmt.Errorf("header %q: set by outboxd itself", field.Name)
 	}
 	value := field.Value
@@ -76,15 +69,6 @@ func (e *endpoint) addHeader(field config.Header) error {
 	}
 	e.header.Add(name, value)
 	return nil
-}
-
-// isToken reports a header name of RFC 9110 section 5.6.2.
-func isToken(name string) bool {
-	const others = "!#$%&'*+-.^_`|~"
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-		return !letter && !strings.ContainsRune(others, r)
-	})
 }
 
 func (e *endpoint) proxy(text string) (*url.URL, error) {
