@@ -2,11 +2,13 @@ package handler
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"sort"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -39,21 +41,41 @@ func (r redactor) hide(text, body []byte) string {
 	s := string(text)
 	if len(body) >= shortBody {
 		s = strings.ReplaceAll(s, string(body), redactedMark)
+		for _, quoted := range quotedForms(body) {
+			s = strings.ReplaceAll(s, quoted, redactedMark)
+		}
 	}
 	return r.secrets.Replace(s)
 }
 
+// quotedForms are the ways in which our JSON may stand inside a string of another
+// JSON text, without the quotation marks around it.
+func quotedForms(body []byte) []string {
+	slashed := strings.NewReplacer("\\", "\\\\", `"`, `\"`).Replace(string(body))
+	html := strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`)
+	return []string{slashed, html.Replace(slashed), strings.ReplaceAll(slashed, "/", `\/`), toASCII(slashed)}
+}
+
+// toASCII escapes what is not ASCII as JSON does.
+func toASCII(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
+}
+
 // head is the beginning of a downstream's text as evidence. body is ours.
 func (r redactor) head(text, body []byte) string {
-	s := escape(r.hide(text, body))
-	if len(s) <= MaxExcerpt {
-		return s
-	}
-	end := MaxExcerpt - len(cutMark)
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + cutMark
+	return beginning(escape(r.hide(text, body)), MaxExcerpt)
 }
 
 // tail is the end of a program's output as evidence.

@@ -138,14 +138,19 @@ func (r *reply) excerpt(hide redactor, ours []byte) string {
 	return hide.head(body, ours)
 }
 
-// address is a redirect's target without the parts that carry secrets.
+// address is where a redirect leads, without what may carry secrets: a path may
+// hold a token as well as a query.
 func address(location string) string {
 	u, err := url.Parse(location)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "an address that cannot be read"
+	case u.Host == "":
+		return "another path"
+	case u.Scheme == "":
+		return u.Host
 	}
-	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
-	return u.String()
+	return u.Scheme + "://" + u.Host
 }
 
 // canonical is a result in canonical form, or nil: what is no strict JSON

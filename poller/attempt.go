@@ -110,6 +110,7 @@ func (p *Poller) call(ctx context.Context, c claim) (out handler.Outcome) {
 		if v := recover(); v != nil {
 			out = handler.Outcome{Observed: handler.MayHaveHappened, Code: codePanic, Answered: true, Err: panicked(v)}
 		}
+		out = out.Normal()
 		p.complain(c, out.Code, out.Err)
 	}()
 	return c.work.Handlers[c.tool.Name].Handler.Execute(ctx, request(c, handler.Execute))

@@ -44,6 +44,7 @@ func (p *Poller) ask(ctx context.Context, a handler.Asker, c claim) (ans handler
 		if v := recover(); v != nil {
 			ans = handler.Answer{Found: handler.NoAnswer, Code: codePanic, Err: panicked(v)}
 		}
+		ans = ans.Normal()
 		p.complain(c, ans.Code, ans.Err)
 	}()
 	return a.Ask(ctx, request(c, handler.Query))
