@@ -35,6 +35,13 @@ func Check(op *contract.Operation, tool *contract.Tool) error {
 	if contract.RequestDigest(op.Scope, op.Arguments, op.Revisions) != op.RequestSum {
 		return &Refusal{Altered, "request digest"}
 	}
+	switch op.WireKey {
+	case contract.WireKey(tool.Wire, op.Scope):
+	case contract.WireKey(contract.WireScope, op.Scope), contract.WireKey(contract.WireRaw, op.Scope):
+		return &Refusal{Drift, "wire key mode"}
+	default:
+		return &Refusal{Altered, "wire key"}
+	}
 	if op.Effect != tool.Effect {
 		return &Refusal{Drift, "effect class"}
 	}

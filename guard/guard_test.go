@@ -45,6 +45,8 @@ func TestOnlyWhatWasAcceptedUnderTodaysContractMayHaveAnEffect(t *testing.T) {
 		"other tenant":            {func(o *contract.Operation, _ *contract.Tool) { o.Scope.Tenant = "secret-tenant" }, guard.Altered, "request digest"},
 		"other digest":            {func(o *contract.Operation, _ *contract.Tool) { o.RequestSum[0]++ }, guard.Altered, "request digest"},
 		"stored revision changed": {func(o *contract.Operation, _ *contract.Tool) { o.Revisions.Input = "x" }, guard.Altered, "request digest"},
+		"other wire key":          {func(o *contract.Operation, _ *contract.Tool) { o.WireKey = "secret-key" }, guard.Altered, "wire key"},
+		"other wire key mode":     {func(_ *contract.Operation, t *contract.Tool) { t.Wire = contract.WireRaw }, guard.Drift, "wire key mode"},
 		"other effect class":      {func(_ *contract.Operation, t *contract.Tool) { t.Effect = entry.Idempotent }, guard.Drift, "effect class"},
 		"other input":             {func(_ *contract.Operation, t *contract.Tool) { t.Revisions.Input = "x" }, guard.Drift, "input_revision"},
 		"other handler":           {func(_ *contract.Operation, t *contract.Tool) { t.Revisions.Handler = "x" }, guard.Drift, "handler_revision"},
