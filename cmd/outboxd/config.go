@@ -122,6 +122,12 @@ func (a *app) checkConfig(context.Context, []string) error {
 		return problem("", "", "no config file", fmt.Sprintf("%s, %s, or a file named with --config", defaultConfigs[0], defaultConfigs[1]))
 	}
 	cfg, err := a.loadRunnable()
+	if problems, told := errors.AsType[*config.Problems](err); told && a.flags.output == "json" {
+		if err := a.show(wrong(path, problems), nil); err != nil {
+			return err
+		}
+		return exit(exitConfig)
+	}
 	if err != nil {
 		return err
 	}
@@ -133,6 +139,30 @@ func (a *app) checkConfig(context.Context, []string) error {
 	return a.show(ok, func(t table.Writer) {
 		t.AppendRow(table.Row{cell(path), a.colour(green, "ok"), fmt.Sprintf("%d tools", len(cfg.Tools))})
 	})
+}
+
+// wrongConfig is what -o json prints in the place of the lines on stderr.
+type wrongConfig struct {
+	File     string          `json:"file"`
+	OK       bool            `json:"ok"`
+	Problems []configProblem `json:"problems"`
+}
+
+type configProblem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitzero"`
+	Column  int    `json:"column,omitzero"`
+	Path    string `json:"path"`
+	Found   string `json:"found"`
+	Allowed string `json:"allowed"`
+}
+
+func wrong(file string, problems *config.Problems) wrongConfig {
+	w := wrongConfig{File: file}
+	for _, p := range problems.List {
+		w.Problems = append(w.Problems, configProblem(p))
+	}
+	return w
 }
 
 // sameFile reports whether two paths name one file, which need not exist.

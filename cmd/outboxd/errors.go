@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"go.uber.org/zap/zapcore"
+
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/contract"
@@ -66,6 +68,9 @@ func (a *app) end(err error) int {
 	f := failureOf(err)
 	line, err := json.Marshal(map[string]any{"error": map[string]string{"code": f.code, "message": capped(f.message)}})
 	if err == nil {
+		if a.journal() {
+			line = append(fmt.Appendf(nil, "<%d>", priority(zapcore.ErrorLevel)), line...)
+		}
 		a.say(string(line))
 	}
 	if f.code == cutOff {

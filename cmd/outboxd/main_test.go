@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,13 +91,14 @@ func TestLinesOfTheJournalHaveAPriority(t *testing.T) {
 	log.With(zap.String("tool", "mail")).Warn("slow", zap.String("error", strings.Repeat("x", 3*longestValue)))
 	log.Info("next")
 	log.Debug("never")
+	a.end(errors.New("ended"))
 	b, err := os.ReadFile(f.Name())
 	if err != nil {
 		t.Fatalf("read: %v", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	if len(lines) != 2 || !strings.HasPrefix(lines[0], `<4>{"level":"warn"`) || !strings.HasPrefix(lines[1], `<6>{`) {
-		t.Fatalf("got %q, want a warning with <4> and an info with <6>", lines)
+	if len(lines) != 3 || lines[2] != `<3>{"error":{"code":"INTERNAL_ERROR","message":"ended"}}` || !strings.HasPrefix(lines[0], `<4>{"level":"warn"`) || !strings.HasPrefix(lines[1], `<6>{`) {
+		t.Fatalf("got %q, want a warning with <4>, an info with <6> and the error with <3>", lines)
 	}
 	if len(lines[0]) > 2*longestValue {
 		t.Errorf("a value of %d bytes was logged whole", 3*longestValue)

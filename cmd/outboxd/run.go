@@ -63,7 +63,7 @@ func (a *app) run(ctx context.Context, _ []string) error {
 		Reload: reload, Hurry: hurry, Version: version(),
 	}, log)
 	if _, held := errors.AsType[*lease.HeldError](err); err != nil && !held && !errors.Is(err, daemon.ErrCutOff) {
-		log.Error("daemon ended", zap.Error(err))
+		log.Info("daemon ended", zap.Error(err)) // all of it; the error itself is the last word, on the line that follows
 	}
 	return err
 }
