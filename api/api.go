@@ -191,6 +191,9 @@ func (c *call) allow(d time.Duration) {
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(d + c.limits.transfer)) // a writer without one has no limit
 }
 
+// heard is how much of a body that is refused is read before the answer, in bytes.
+const heard = 16 << 20
+
 // body reads a strict JSON body into v; none at all leaves v as it is.
 func (c *call) body(v any) error {
 	if c.ContentLength == 0 {
@@ -200,6 +203,9 @@ func (c *call) body(v any) error {
 		return problem("UNSUPPORTED_MEDIA_TYPE")
 	}
 	raw, err := c.read()
+	if err != nil {
+		_, _ = io.CopyN(io.Discard, c.Body, heard) // who reads only after it has written hears the answer too
+	}
 	c.allow(c.limits.accept) // what the body took is not taken off the answer's time
 	if err != nil {
 		c.w.Header().Set("Connection", "close") // the rest of the body is not waited for
@@ -217,8 +223,9 @@ func isJSON(h http.Header) bool {
 	if kind == "application/json" {
 		return true
 	}
-	kind, _, err := mime.ParseMediaType(kind)
-	return err == nil && kind == "application/json"
+	kind, params, err := mime.ParseMediaType(kind)
+	charset, named := params["charset"]
+	return err == nil && kind == "application/json" && (!named || strings.EqualFold(charset, "utf-8"))
 }
 
 func (c *call) read() ([]byte, error) {

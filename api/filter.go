@@ -13,7 +13,7 @@ import (
 type Filter struct {
 	States          []entry.State // none: all
 	Tool            string
-	Key             string // needs Tool
+	Key             string
 	Tenant, Subject string // with Key; empty: any that the caller may see
 	After           string // the status_ref that the page begins behind
 	Limit           int    // 1 to 1000; 0: 50
@@ -94,8 +94,8 @@ func (c *call) filter() (f Filter, err error) {
 	}
 	f.Tool, f.Key, f.After = q.Get("tool"), q.Get("key"), q.Get("after")
 	f.Tenant, f.Subject = q.Get("tenant"), q.Get("subject")
-	if f.Key == "" && f.Tenant+f.Subject != "" || f.Key != "" && f.Tool == "" {
-		return f, invalid(InputError{"key", "is incomplete", "tool and key, with tenant and subject or without"})
+	if f.Key == "" && f.Tenant+f.Subject != "" {
+		return f, invalid(InputError{"key", "is absent", "a key beside tenant and subject"})
 	}
 	if only, one := c.access.only(c.peer); one && f.Key != "" && f.Tenant+f.Subject == "" && !c.access.operator(c.peer) {
 		f.Tenant, f.Subject = only.Tenant, only.Subject

@@ -124,10 +124,11 @@ const (
 	WHERE o.tenant_id = ?5 AND o.subject_id = ?6 AND o.tool_name = ?3 AND o.idempotency_key = ?7
 	AND o.id > ?2` + visible + ` LIMIT ?4`
 
-	// keySQL: a key of a tool, whoever's; ?5 the key. It walks the index of scopes.
+	// keySQL: a key, whoever's, of any tool or of one; ?5 the key. It walks the index
+	// of scopes.
 	keySQL = listed + `FROM outbox_operation AS o CROSS JOIN outbox_entry AS e ON e.operation_id = o.id
 	WHERE o.id IN (SELECT k.id FROM outbox_operation AS k
-		WHERE k.tool_name = ?3 AND k.idempotency_key = ?5 AND (?6 = '' OR k.tenant_id = ?6)
+		WHERE (?3 = '' OR k.tool_name = ?3) AND k.idempotency_key = ?5 AND (?6 = '' OR k.tenant_id = ?6)
 		AND (?7 = '' OR k.subject_id = ?7))
 	AND o.id > ?2` + visible + ` ORDER BY o.id LIMIT ?4`
 )
@@ -145,7 +146,7 @@ func (q pageQuery) rows(v ledger.Querier) (rows []row, err error) {
 		}, query, args...)
 	}
 	switch {
-	case q.Key != "" && q.Tenant != "" && q.Subject != "":
+	case q.Key != "" && q.Tenant != "" && q.Subject != "" && q.Tool != "":
 		err = read(scopeSQL, q.Tenant, q.Subject, q.Key)
 	case q.Key != "":
 		err = read(keySQL, q.Key, q.Tenant, q.Subject)

@@ -191,10 +191,35 @@ func TestOneOperationIsFoundByToolAndKey(t *testing.T) {
 	}
 }
 
+func TestAKeyAloneSelectsItsOperationsOfAllTools(t *testing.T) {
+	w := newWorld(t, script{})
+	shops(w)
+	one, two := w.place(opaque, "order-1", "dead"), w.place(idempotent, "order-1", "pending")
+	three := w.place(queryable, "order-1", "pending")
+	w.accept(opaque, "order-2")
+	for uid, want := range map[int][]string{0: {one, two, three}, acmeUID: {one, two, three}, shopUID: {one, two}, otherUID: nil} {
+		page, err := w.as(uid).List(context.Background(), api.Filter{Key: "order-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, op := range page.Operations {
+			got = append(got, op.StatusRef)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("uid %d (-want +got):\n%s", uid, d)
+		}
+	}
+	page, err := w.as(0).List(context.Background(), api.Filter{Key: "order-1", Tenant: "acme", Subject: "shop", States: []entry.State{"dead"}})
+	if err != nil || len(page.Operations) != 1 || page.Operations[0].StatusRef != one {
+		t.Errorf("got %+v (%v), want %s alone", page, err, one)
+	}
+}
+
 func TestMisspeltFiltersDoNotMeanEverything(t *testing.T) {
 	w := newWorld(t, script{})
 	for _, q := range []string{
-		"stat=dead", "state=dea", "state=Dead", "limit=0", "limit=1001", "limit=x", "limit=-1", "key=k", "tenant=acme",
+		"stat=dead", "state=dea", "state=Dead", "limit=0", "limit=1001", "limit=x", "limit=-1", "tenant=acme", "tool=a&subject=b",
 		"tool=a&tool=b", "limit=1;after=x", "wait=1s", "after=%zz", "limit=5&limit=6",
 	} {
 		_, body := w.raw("GET", "/v1/operations?"+q, nil, "")

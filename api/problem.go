@@ -65,7 +65,7 @@ var kinds = map[string]struct {
 	"BODY_TOO_LARGE":         {http.StatusRequestEntityTooLarge, "", "the body has more than 262144 bytes"},
 	"BODY_LATE":              {http.StatusRequestTimeout, "", "the body did not arrive in time; nothing was done"},
 	"BODY_INCOMPLETE":        {http.StatusBadRequest, "", "the body broke off; nothing was done"},
-	"UNSUPPORTED_MEDIA_TYPE": {http.StatusUnsupportedMediaType, "", "a body must have Content-Type: application/json and no encoding"},
+	"UNSUPPORTED_MEDIA_TYPE": {http.StatusUnsupportedMediaType, "", "a body must have Content-Type: application/json, in UTF-8, and no encoding"},
 	"FOREIGN_ORIGIN":         {http.StatusForbidden, "", "requests of web pages are refused"},
 	"NO_SUCH_ROUTE":          {http.StatusNotFound, "", "this version has no such route"},
 	"METHOD_NOT_ALLOWED":     {http.StatusMethodNotAllowed, "", "not with this method"},

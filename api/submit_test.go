@@ -217,6 +217,20 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
+func TestATooLargeBodyIsAnsweredToWhoWritesAllOfItFirst(t *testing.T) {
+	w := newWorld(t, script{})
+	body := strings.Repeat(" ", 5<<20)
+	for _, framing := range []string{
+		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+		fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body),
+	} {
+		text := all(t, partly(t, w, framing, "application/json"))
+		if !strings.HasPrefix(text, "HTTP/1.1 413 ") || !strings.Contains(text, "BODY_TOO_LARGE") || !strings.Contains(text, "Connection: close") {
+			t.Errorf("got %q, want 413 and the end of the connection", text)
+		}
+	}
+}
+
 func TestBodiesWithoutALengthAreReadAndBoundedToo(t *testing.T) {
 	w := newWorld(t, script{})
 	for body, want := range map[string]int{caseText(opaque, "order-1"): 202, strings.Repeat(" ", api.MaxBody+1): 413, "": 422} {

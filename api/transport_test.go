@@ -32,6 +32,7 @@ func TestBrowsersAreRefusedAndNothingIsEnqueued(t *testing.T) {
 		{"no type", map[string]string{}, 415, "UNSUPPORTED_MEDIA_TYPE"},
 		{"form", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415, "UNSUPPORTED_MEDIA_TYPE"},
 		{"like JSON", map[string]string{"Content-Type": "application/json-seq"}, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{"another charset", map[string]string{"Content-Type": "application/json; charset=latin1"}, 415, "UNSUPPORTED_MEDIA_TYPE"},
 		{"encoded", map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415, "UNSUPPORTED_MEDIA_TYPE"},
 		{"origin", map[string]string{"Content-Type": "application/json", "Origin": "http://x.test"}, 403, "FOREIGN_ORIGIN"},
 		{"null origin", map[string]string{"Content-Type": "application/json", "Origin": "null"}, 403, "FOREIGN_ORIGIN"},
