@@ -54,14 +54,14 @@ func filterOf(scopes []config.Scope) string {
 	return string(b)
 }
 
-func (a *Access) operator(p Peer) bool {
+func (a *Access) operator(p peer) bool {
 	return slices.Contains(a.operators.UIDs, p.UID) ||
 		slices.ContainsFunc(p.GIDs, func(gid int) bool { return slices.Contains(a.operators.GIDs, gid) })
 }
 
 // covers reports whether the peer may submit for this tenant, subject and tool,
 // and therefore see it.
-func (a *Access) covers(p Peer, tenant, subject, tool string) bool {
+func (a *Access) covers(p peer, tenant, subject, tool string) bool {
 	return a.operator(p) || slices.ContainsFunc(a.principals[p.UID].scopes, func(s config.Scope) bool {
 		return (s.Tenant == anyone || s.Tenant == tenant) && (s.Subject == anyone || s.Subject == subject) &&
 			(len(s.Tools) == 0 || slices.Contains(s.Tools, tool))
@@ -69,7 +69,7 @@ func (a *Access) covers(p Peer, tenant, subject, tool string) bool {
 }
 
 // filter is the peer's scopes for a statement; empty: everything.
-func (a *Access) filter(p Peer) string {
+func (a *Access) filter(p peer) string {
 	if a.operator(p) {
 		return ""
 	}
@@ -81,7 +81,7 @@ func (a *Access) filter(p Peer) string {
 
 // only is the one tenant and subject that the peer's scopes name, if there is
 // exactly one.
-func (a *Access) only(p Peer) (who Principal, ok bool) {
+func (a *Access) only(p peer) (who Principal, ok bool) {
 	for _, s := range a.principals[p.UID].scopes {
 		next := Principal{s.Tenant, s.Subject}
 		if s.Tenant == anyone || s.Subject == anyone || (ok && next != who) {

@@ -133,7 +133,7 @@ func (u *unrouted) Write(b []byte) (int, error) { return len(b), nil }
 type call struct {
 	*http.Request
 	w      http.ResponseWriter
-	peer   Peer
+	peer   peer
 	access *Access
 	limits limits
 }

@@ -37,11 +37,6 @@ func (c *Client) Submit(ctx context.Context, body Case, wait time.Duration) (a A
 	return a, c.call(ctx, "POST", "/v1/operations", waiting(wait), body, &a)
 }
 
-// SubmitRaw submits a case as its bytes are: the server checks them.
-func (c *Client) SubmitRaw(ctx context.Context, body []byte, wait time.Duration) (a Answer, err error) {
-	return a, c.send(ctx, "POST", "/v1/operations", waiting(wait), body, &a)
-}
-
 // Status tells where an operation stands and, with a wait, waits up to it for a
 // settled state.
 func (c *Client) Status(ctx context.Context, ref string, wait time.Duration) (a Answer, err error) {
@@ -122,29 +117,9 @@ func waiting(d time.Duration) url.Values {
 }
 
 func (c *Client) call(ctx context.Context, method, path string, q url.Values, body, answer any) error {
-	var raw []byte
-	if body != nil {
-		var err error
-		if raw, err = json.Marshal(body); err != nil {
-			return fmt.Errorf("encode request: %w", err)
-		}
-	}
-	return c.send(ctx, method, path, q, raw, answer)
-}
-
-func (c *Client) send(ctx context.Context, method, path string, q url.Values, body []byte, answer any) error {
-	target := "http://outboxd" + path
-	if len(q) > 0 {
-		target += "?" + q.Encode()
-	}
-	r, err := http.NewRequestWithContext(ctx, method, target, nil)
+	r, err := request(ctx, method, path, q, body)
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
-	}
-	if body != nil {
-		// Without GetBody the transport cannot send it a second time.
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		r.Header.Set("Content-Type", "application/json")
+		return err
 	}
 	res, err := c.http.Do(r)
 	if err != nil {
@@ -156,6 +131,28 @@ func (c *Client) send(ctx context.Context, method, path string, q url.Values, bo
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return understand(res.StatusCode, raw, answer)
+}
+
+func request(ctx context.Context, method, path string, q url.Values, body any) (*http.Request, error) {
+	target := "http://outboxd" + path
+	if len(q) > 0 {
+		target += "?" + q.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	if body == nil {
+		return r, nil
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	// Without GetBody the transport cannot send it a second time.
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
 }
 
 // understand decodes an answer. Members that a newer server adds are ignored.

@@ -53,4 +53,4 @@ func (s *API) Scan(r *http.Request, fn func(*ledger.View) error) error {
 }
 
 // WithPeer is a request's context of this uid.
-func WithPeer(ctx context.Context, uid int) context.Context { return withPeer(ctx, Peer{UID: uid}) }
+func WithPeer(ctx context.Context, uid int) context.Context { return withPeer(ctx, peer{UID: uid}) }

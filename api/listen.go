@@ -166,7 +166,7 @@ func (l *listener) Close() error {
 // conn is a connection whose peer is known.
 type conn struct {
 	*net.UnixConn
-	peer  Peer
+	peer  peer
 	leave func()
 }
 

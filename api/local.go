@@ -21,12 +21,12 @@ func Local(h http.Handler, uid int) http.RoundTripper {
 	if err != nil {
 		gids = nil // no groups grant nothing
 	}
-	return &local{h, Peer{UID: uid, GIDs: append(gids, os.Getgid())}}
+	return &local{h, peer{UID: uid, GIDs: append(gids, os.Getgid())}}
 }
 
 type local struct {
 	h    http.Handler
-	peer Peer
+	peer peer
 }
 
 // RoundTrip implements http.RoundTripper.

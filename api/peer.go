@@ -9,25 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is who is at the other end, as the kernel says.
-type Peer struct {
+// peer is who is at the other end, as the kernel says.
+type peer struct {
 	UID  int
 	GIDs []int // all groups of the process that connected
 }
 
 type peerKey struct{}
 
-func withPeer(ctx context.Context, p Peer) context.Context {
+func withPeer(ctx context.Context, p peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-func peerOf(ctx context.Context) (Peer, bool) {
-	p, ok := ctx.Value(peerKey{}).(Peer)
+func peerOf(ctx context.Context) (peer, bool) {
+	p, ok := ctx.Value(peerKey{}).(peer)
 	return p, ok
 }
 
 // credentials asks the kernel who connected (unix(7), SO_PEERCRED, SO_PEERGROUPS).
-func credentials(c *net.UnixConn) (p Peer, err error) {
+func credentials(c *net.UnixConn) (p peer, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return p, fmt.Errorf("look at socket: %w", err)
