@@ -132,5 +132,10 @@ func refusal(err error) error {
 		}
 		return p
 	}
+	if errors.Is(err, ledger.ErrReplaced) {
+		p := problem("DATABASE_REPLACED")
+		p.Detail += ": whether this was accepted is not known; submit it again with the same key"
+		return p
+	}
 	return fmt.Errorf("accept operation: %w", err)
 }

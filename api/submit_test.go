@@ -302,7 +302,10 @@ func TestReplacedFileAcceptsNothing(t *testing.T) {
 	w := newWorld(t, script{})
 	w.misplace()
 	_, err := w.client.Submit(context.Background(), aCase(opaque, "order-1"), 0)
-	wants(t, "submit into a file that was moved", err, 503, "DATABASE_REPLACED")
+	p := refused(t, "submit into a file that was moved", err, 503, "DATABASE_REPLACED")
+	if !strings.Contains(p.Detail, "not known") || !strings.Contains(p.Detail, "again with the same key") {
+		t.Errorf("got %q, want that it is not known, and what to do", p.Detail)
+	}
 }
 
 func ExampleClient_Submit() {
