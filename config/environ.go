@@ -38,6 +38,20 @@ func (r *report) environment(env []string) map[string]any {
 	return overrides
 }
 
+// Strangers are the variables that begin like ours, set nothing and were not refused:
+// most likely somebody means something with them. Their values are not looked at.
+func Strangers(env []string) []string {
+	known := bindings(reflect.TypeFor[Config](), "", map[string]binding{})
+	var names []string
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		if _, ok := known[name]; !ok && strings.HasPrefix(name, prefix) && value != "" {
+			names = append(names, clip(name))
+		}
+	}
+	return names
+}
+
 // binding is the setting behind a variable.
 type binding struct {
 	path string

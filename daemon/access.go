@@ -4,8 +4,11 @@ import (
 	"os"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/poller"
 )
 
 // access is who may do what, as the configuration says. The uid that opened the
@@ -18,4 +21,17 @@ func accessOf(cfg *config.Config, own int) *api.Access {
 		operators.UIDs = append(slices.Clip(operators.UIDs), own)
 	}
 	return api.NewAccess(operators, cfg.Principals)
+}
+
+// warnOfTools says which tools of principals are none: nobody can submit for them.
+func warnOfTools(log *zap.Logger, principals []config.Principal, work *poller.Work) {
+	for _, p := range principals {
+		for _, s := range p.MaySubmit {
+			for _, tool := range s.Tools {
+				if _, known := work.Registry.Lookup(tool); !known {
+					log.Warn("principal may submit for a tool that does not exist", zap.String("principal", p.Name), zap.String("tool", tool))
+				}
+			}
+		}
+	}
 }

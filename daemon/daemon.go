@@ -91,6 +91,7 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 		return d, err
 	}
 	d.close = closeWork
+	warnOfTools(log, cfg.Principals, work)
 	if err := d.untilSpace(ctx, func() error { return d.open(ctx) }); err != nil {
 		return d, err
 	}

@@ -112,8 +112,8 @@ func (a *app) refusedCommand() *cobra.Command {
 func refusedRows(t table.Writer, page api.RefusedPage) {
 	t.AppendHeader(table.Row{"id", "refused_at", "code", "tool", "tenant", "subject", "key", "message"})
 	for _, r := range page.Refused {
-		t.AppendRow(table.Row{r.ID, instant(r.RefusedAt), cell(r.Code), cell(r.Tool), cell(r.Tenant), cell(r.Subject),
-			cell(r.Key), cell(r.Message)})
+		t.AppendRow(table.Row{r.ID, instant(r.RefusedAt), cell(r.Code), brief(r.Tool), brief(r.Tenant), brief(r.Subject),
+			brief(r.Key), brief(r.Message)})
 	}
 	if page.Next != 0 {
 		t.SetCaption("%s", fmt.Sprintf("more: --after %d", page.Next))

@@ -118,6 +118,19 @@ func TestWhyTheSocketCannotBeMade(t *testing.T) {
 	}
 }
 
+func TestABriefCellIsCut(t *testing.T) {
+	for in, want := range map[string]string{
+		"order-17":               "order-17",
+		strings.Repeat("é", 60):  strings.Repeat("é", 60),
+		strings.Repeat("é", 61):  strings.Repeat("é", 57) + "...",
+		strings.Repeat("\n", 31): strings.Repeat(`\n`, 28) + `\...`,
+	} {
+		if got := brief(in); got != want {
+			t.Errorf("brief(%q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestACellOnlyPrints(t *testing.T) {
 	for in, want := range map[string]string{
 		"order-17":      "order-17",

@@ -143,3 +143,16 @@ func cell(s string) string {
 	}
 	return b.String()
 }
+
+// briefest is how many characters a cell has of what may be of any length; JSON has
+// more.
+const briefest = 60
+
+// brief is a cell that leaves room for the others.
+func brief(s string) string {
+	text := []rune(cell(s))
+	if len(text) <= briefest {
+		return string(text)
+	}
+	return string(text[:briefest-3]) + "..."
+}

@@ -50,6 +50,9 @@ func (a *app) run(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range config.Strangers(a.env) {
+		log.Warn("variable of the environment is no setting", zap.String("variable", name))
+	}
 	if a.variable("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
