@@ -80,3 +80,23 @@ func TestAClockSetForwardWhileNoDaemonRanDoesNotMakeNotAppliedCountEarly(t *test
 		n.expect(id, entry.Delivered, "")
 	})
 }
+
+func TestACommandBesideNoDaemonDoesNotCountNotAppliedEarlyEither(t *testing.T) {
+	story(t, func(t *testing.T) {
+		var wall clock
+		o, k := timedOut()
+		w := open(t, options{ledger: ledger.Options{Now: wall.now}}, k).run()
+		id := w.accept("refund", "order-17")
+		pass(20 * time.Second)
+		w.crash()
+		wall.set(2 * time.Hour)
+		command := open(t, options{path: w.path, ledger: ledger.Options{Now: wall.now}}, k)
+		must(t, command.poller.Reconcile(t.Context(), id))
+		command.expect(id, entry.Unknown, "unproven")
+		n := w.next(k).run()
+		if got := o.secondSend(t); got < 10*time.Minute {
+			t.Errorf("sent again after %v", got)
+		}
+		n.expect(id, entry.Delivered, "")
+	})
+}

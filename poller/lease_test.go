@@ -215,10 +215,10 @@ func TestLateSuccessOfALapsedAttemptDeliversWhileNobodyHasIt(t *testing.T) {
 		story(t, func(t *testing.T) {
 			z := twoProcesses(t, entry.Queryable)
 			asking := make(chan struct{})
-			z.outB.ask = func(context.Context, handler.Call, int) handler.Answer {
+			z.outB.answers(func(context.Context, handler.Call, int) handler.Answer {
 				<-asking
 				return handler.Answer{Found: handler.NotApplied, Code: "http_404"}
-			}
+			})
 			pass(6 * time.Second)
 			if r := z.b.expect(z.id, entry.Unknown, "lapsed"); r.Token == 0 {
 				t.Error("nobody asks")
