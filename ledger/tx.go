@@ -1,8 +1,11 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/outboxd/outboxd/fencing"
 )
@@ -101,6 +104,57 @@ func (tx *Tx) Tokens(n int) (first int64, err error) {
 	}
 	_, err = tx.Exec(`UPDATE outbox_meta SET last_token = ? WHERE id = 1`, first+int64(n)-1)
 	return first, err
+}
+
+// The savepoint of Try. The innermost one of a name is the one that is meant.
+const (
+	tryBegin control = `SAVEPOINT try`
+	tryEnd   control = `RELEASE try`
+	tryUndo  control = `ROLLBACK TO try`
+)
+
+// Try keeps all of what fn does or, when it returns an error, a statement of it
+// failed or a deferred foreign key is left violated, nothing of it: then the
+// transaction goes on as if fn had not run, and Try returns the error. Where the
+// transaction did not survive, or must not go on (the disk is full or broken),
+// the error is also ErrVoid, and every later statement answers with it.
+func (tx *Tx) Try(fn func() error) error {
+	if tx.err != nil {
+		return tx.err
+	}
+	if err := tx.c.control(tryBegin); err != nil {
+		return tx.fail(errors.Join(ErrVoid, err))
+	}
+	err := fn()
+	if err == nil {
+		err = tx.err // a failed statement counts, also when fn ignored it
+	}
+	if err == nil {
+		err = tx.c.deferred()
+	}
+	if isFull(err) || isFatal(err) || errors.Is(err, ErrVoid) {
+		return tx.fail(errors.Join(ErrVoid, err))
+	}
+	if err != nil {
+		if undo := tx.c.control(tryUndo); undo != nil {
+			return tx.fail(errors.Join(ErrVoid, err))
+		}
+		tx.err = nil
+	}
+	if end := tx.c.control(tryEnd); end != nil {
+		return tx.fail(errors.Join(ErrVoid, err, end))
+	}
+	return err
+}
+
+// Refused reports whether the file does not take a statement for what it says: a
+// constraint, or a trigger of the application. Another statement may do better.
+func Refused(err error) bool {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_AUTH:
+		return true
+	}
+	return errors.Is(err, ErrForeignKey)
 }
 
 func (tx *Tx) fail(err error) error {
