@@ -21,8 +21,11 @@ func Open(tx *ledger.Tx, id int64, tool string, b Begin) error {
 	if b.Waiting {
 		state, round = Waiting, tx.Now()
 	}
-	_, err := tx.Exec(`INSERT INTO outbox_entry (operation_id, tool_name, state, due_at, round_at, round_excused, changed_at)
+	n, err := tx.Exec(`INSERT INTO outbox_entry (operation_id, tool_name, state, due_at, round_at, round_excused, changed_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`, id, tool, state, b.Due, round, b.Excused, tx.Now())
+	if err == nil && n == 0 {
+		err = ledger.ErrIgnored
+	}
 	if err != nil {
 		return fmt.Errorf("insert entry: %w", err)
 	}

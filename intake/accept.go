@@ -69,6 +69,9 @@ func excused(tx *ledger.Tx, tool string) (time.Duration, error) {
 // authority, whatever the caller remembers.
 func (p *Prepared) again(tx *ledger.Tx) (Accepted, error) {
 	stored, err := ByScope(tx, p.op.Scope)
+	if errors.Is(err, ErrNotFound) {
+		return Accepted{}, fmt.Errorf("insert operation: %w", ledger.ErrIgnored)
+	}
 	if err != nil {
 		return Accepted{}, fmt.Errorf("read operation again: %w", err)
 	}

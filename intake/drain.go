@@ -14,7 +14,7 @@ type Drained struct {
 	Accepted int  // new operations
 	Repeated int  // equal to an operation that exists; the row is gone
 	Refused  int  // moved to outbox_refused
-	Parked   int  // of a tool that is not configured; kept until Unpark
+	Parked   int  // of a tool that is not configured, or neither taken nor refused by the file; kept until Unpark
 	More     bool // there may be more rows to look at
 }
 
@@ -23,8 +23,11 @@ const drainBytes = 4 << 20
 
 // Drain makes operations or refusals of up to n rows of outbox_intake, the
 // oldest first, in the transaction that it is given: all of them or none. A row
-// with a mistake never stops another one. More than some 500 rows make a batch
-// that heartbeats wait for.
+// with a mistake never stops another one, nor does a row that a trigger or a
+// constraint of the application refuses. Where one does that destroys the
+// transaction, or does not let rows leave the intake, the error is a
+// ledger.Refusal: Apart finds out which row it is. More than some 500 rows make a
+// batch that heartbeats wait for.
 func Drain(tx *ledger.Tx, reg *contract.Registry, n int) (Drained, error) {
 	rows, more, err := waiting(tx, n)
 	if err != nil {
@@ -53,25 +56,35 @@ func (d *drain) row(r *intakeRow) error {
 	var invalid *Invalid
 	switch {
 	case errors.As(err, &invalid) && invalid.Code == ToolUnknown:
-		d.sum.Parked++
-		d.parked = append(d.parked, r.id)
+		d.park(r.id)
 		return nil
 	case errors.As(err, &invalid):
-		return d.refuse(r, invalid.Code, invalid.Error())
+		return d.refuse(r.id, invalid.Code, invalid.Error())
 	case err != nil:
 		return err
 	}
-	return d.accept(r, p)
+	return d.accept(r.id, p)
 }
 
-func (d *drain) accept(r *intakeRow, p *Prepared) error {
-	a, err := p.Accept(d.tx)
+func (d *drain) park(id int64) {
+	d.sum.Parked++
+	d.parked = append(d.parked, id)
+}
+
+func (d *drain) accept(id int64, p *Prepared) error {
+	var a Accepted
+	err := d.tx.Try(func() (err error) {
+		a, err = p.Accept(d.tx)
+		return err
+	})
 	var conflict *Conflict
 	switch {
 	case errors.As(err, &conflict):
-		return d.refuse(r, KeyConflict, conflict.Error())
+		return d.refuse(id, KeyConflict, conflict.Error())
 	case errors.Is(err, errNoEntry):
-		return d.refuse(r, KeyConflict, err.Error())
+		return d.refuse(id, KeyConflict, err.Error())
+	case survivable(err):
+		return d.refuse(id, StoreRefused, storeMessage(err))
 	case err != nil:
 		return err
 	case a.New:
@@ -79,23 +92,49 @@ func (d *drain) accept(r *intakeRow, p *Prepared) error {
 	default:
 		d.sum.Repeated++
 	}
-	d.done = append(d.done, r.id)
+	d.done = append(d.done, id)
+	return nil
+}
+
+// survivable: the file refused the one row, and the transaction goes on.
+func survivable(err error) bool {
+	return ledger.Refusal(err) != "" && !errors.Is(err, ledger.ErrVoid)
+}
+
+func storeMessage(err error) string {
+	return "the database does not take the operation: " + ledger.Refusal(err) +
+		"; see what the application's triggers and constraints do to the outbox tables"
+}
+
+// refuse moves a row to outbox_refused. One that cannot go there is parked.
+func (d *drain) refuse(id int64, code, message string) error {
+	err := d.tx.Try(func() error { return d.move(id, code, message) })
+	if survivable(err) {
+		d.park(id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.sum.Refused++
+	d.done = append(d.done, id)
 	return nil
 }
 
 // maxMessage caps the message of a refusal, in bytes.
 const maxMessage = 1000
 
-// refuse moves a row to outbox_refused inside SQLite: its bytes are kept,
-// whatever they are, and never pass through this process.
-func (d *drain) refuse(r *intakeRow, code, message string) error {
-	d.sum.Refused++
-	d.done = append(d.done, r.id)
-	_, err := d.tx.Exec(`INSERT INTO outbox_refused (tenant_id, subject_id, tool_name, idempotency_key, arguments,
+// move copies a row inside SQLite: its bytes are kept, whatever they are, and
+// never pass through this process.
+func (d *drain) move(id int64, code, message string) error {
+	n, err := d.tx.Exec(`INSERT INTO outbox_refused (tenant_id, subject_id, tool_name, idempotency_key, arguments,
 		not_before, session_id, turn, traceparent, code, message, refused_at)
 		SELECT tenant_id, subject_id, tool_name, idempotency_key, arguments,
 		not_before, session_id, turn, traceparent, ?2, ?3, ?4 FROM outbox_intake WHERE id = ?1`,
-		r.id, code, capped(message), d.tx.Now())
+		id, code, capped(message), d.tx.Now())
+	if err == nil && n == 0 {
+		err = ledger.ErrIgnored
+	}
 	if err != nil {
 		return fmt.Errorf("refuse intake row: %w", err)
 	}
@@ -120,6 +159,9 @@ func (d *drain) each(query string, ids []int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.tx.Exec(query, string(list))
+	n, err := d.tx.Exec(query, string(list))
+	if err == nil && n != int64(len(ids)) {
+		err = ledger.ErrIgnored
+	}
 	return err
 }

@@ -8,7 +8,8 @@
 // that a repetition changes nothing and another request under the same key is
 // refused, naming fields and never values; and that each row of outbox_intake
 // becomes an operation or a refusal that keeps its bytes, in one transaction,
-// whatever stands in the row beside it.
+// whatever stands in the row beside it. A row that triggers and constraints of the
+// application let become neither is parked.
 //
 // Whether the caller may name this tenant and subject is decided above. When an
 // operation runs is left to poller. It owns outbox_operation, outbox_intake and
@@ -39,6 +40,7 @@ const (
 	InputInvalid = "INPUT_INVALID"
 	ToolUnknown  = "TOOL_UNKNOWN"
 	KeyConflict  = "IDEMPOTENCY_CONFLICT"
+	StoreRefused = "STORE_REFUSED" // of a row only: a trigger or constraint of the application
 )
 
 // Invalid says why a request can never be accepted as it is. No text in it

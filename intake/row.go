@@ -27,7 +27,7 @@ type text struct {
 	bytes int64 // of the column; value is empty where they are too many
 }
 
-const waitingSQL = `SELECT id,
+const rowSQL = `SELECT id,
 	octet_length(tenant_id), IIF(octet_length(tenant_id) <= 510, tenant_id, ''),
 	octet_length(subject_id), IIF(octet_length(subject_id) <= 510, subject_id, ''),
 	octet_length(tool_name), IIF(octet_length(tool_name) <= 510, tool_name, ''),
@@ -37,7 +37,12 @@ const waitingSQL = `SELECT id,
 	COALESCE(octet_length(session_id), 0), IIF(octet_length(session_id) <= 510, session_id, ''),
 	turn,
 	COALESCE(octet_length(traceparent), 0), IIF(octet_length(traceparent) <= 510, traceparent, '')
-	FROM outbox_intake WHERE parked = 0 ORDER BY id LIMIT ?`
+	FROM outbox_intake `
+
+const (
+	waitingSQL = rowSQL + `WHERE parked = 0 ORDER BY id LIMIT ?`
+	oneSQL     = rowSQL + `WHERE parked = 0 AND id = ?`
+)
 
 // errEnough ends the reading of rows.
 var errEnough = errors.New("enough")
@@ -45,6 +50,12 @@ var errEnough = errors.New("enough")
 // waiting reads the oldest rows, up to n of them and up to drainBytes. more
 // says that it stopped at either limit.
 func waiting(tx *ledger.Tx, n int) (rows []intakeRow, more bool, err error) {
+	rows, more, err = rowsOf(tx, waitingSQL, n)
+	return rows, more || len(rows) == n, err
+}
+
+// rowsOf reads rows until they are too many bytes; more says that they were.
+func rowsOf(tx *ledger.Tx, query string, arg any) (rows []intakeRow, more bool, err error) {
 	var bytes int64
 	err = tx.Each(func(r *ledger.Row) error {
 		var row intakeRow
@@ -56,11 +67,11 @@ func waiting(tx *ledger.Tx, n int) (rows []intakeRow, more bool, err error) {
 			return errEnough
 		}
 		return nil
-	}, waitingSQL, n)
+	}, query, arg)
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, false, fmt.Errorf("read intake: %w", err)
 	}
-	return rows, len(rows) == n || err != nil, nil
+	return rows, err != nil, nil
 }
 
 func (r *intakeRow) scan(row *ledger.Row) error {

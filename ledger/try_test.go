@@ -63,7 +63,7 @@ func TestTryKeepsWhatWentWell(t *testing.T) {
 	}
 }
 
-func TestRefusedIsAboutTheStatementNotTheFile(t *testing.T) {
+func TestARefusalIsAboutTheStatementNotTheFile(t *testing.T) {
 	l := batchFile(t, Options{})
 	for stmt, want := range map[string]bool{
 		`INSERT INTO note VALUES (0, 'again')`:         true,
@@ -84,7 +84,7 @@ func TestRefusedIsAboutTheStatementNotTheFile(t *testing.T) {
 			_, err := tx.Exec(stmt)
 			return errors.Join(err, tx.c.one(`PRAGMA max_page_count = `+itoa(1<<30)).err)
 		})
-		if err == nil || Refused(err) != want {
+		if err == nil || (Refusal(err) != "") != want {
 			t.Errorf("%s: got %v, want refused %v", stmt, err, want)
 		}
 	}

@@ -147,14 +147,29 @@ func (tx *Tx) Try(fn func() error) error {
 	return err
 }
 
-// Refused reports whether the file does not take a statement for what it says: a
-// constraint, or a trigger of the application. Another statement may do better.
-func Refused(err error) bool {
-	switch sqliteCode(err) & 0xff {
-	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_AUTH:
-		return true
+// ErrIgnored says that a trigger of the application made the file ignore a
+// statement.
+var ErrIgnored = errors.New("a trigger ignores the statement")
+
+// Refusal says, in words without values, why the file does not take a statement
+// for what it is about: another one may do better. It is "" for every other error.
+func Refusal(err error) string {
+	code := sqliteCode(err)
+	switch {
+	case errors.Is(err, ErrIgnored):
+		return "a trigger ignores it"
+	case errors.Is(err, ErrForeignKey):
+		return "a foreign key is left violated"
+	case code == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+		return "a trigger refuses it"
 	}
-	return errors.Is(err, ErrForeignKey)
+	switch code & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT:
+		return fmt.Sprintf("a constraint refuses it (SQLite %d)", code)
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_AUTH:
+		return fmt.Sprintf("it, or a trigger of it, cannot run (SQLite %d)", code)
+	}
+	return ""
 }
 
 func (tx *Tx) fail(err error) error {
