@@ -46,10 +46,13 @@ func deliver(tx *ledger.Tx, h Held) error {
 }
 
 func insertReceipt(tx *ledger.Tx, h Held, r Receipt) error {
-	_, err := tx.Exec(`INSERT INTO outbox_receipt
+	n, err := tx.Exec(`INSERT INTO outbox_receipt
 		(operation_id, result, result_sha256, call_binding_sha256, reference, attempt, token, how, at)
 		VALUES (?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?)`, h.ID, nullText(r.Result), r.ResultSum[:], r.Binding[:],
 		r.Reference, h.Attempt, h.Token, r.How, tx.Now())
+	if err == nil && n == 0 {
+		err = ledger.ErrIgnored
+	}
 	if err != nil {
 		return fmt.Errorf("insert receipt: %w", err)
 	}

@@ -59,7 +59,7 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 			p.stale(c)
 			return
 		case err != nil:
-			p.undo(c)
+			p.unmarked(ctx, c, err)
 			return
 		}
 	}
@@ -74,6 +74,19 @@ func (p *Poller) mark(ctx context.Context, c *claim) error {
 		c.held, err = entry.Hand(tx, claimed, over(tx.Now(), c.tool))
 		return err
 	})
+}
+
+// unmarked gives back an entry whose mark was not committed. Where it is the
+// application that refuses it, that takes a while, since the entry is due at once.
+func (p *Poller) unmarked(ctx context.Context, c claim, err error) {
+	if ledger.Refusal(err) != "" {
+		p.log.Warn("nothing sent: the mark is refused", p.fields(c, zap.String("error", describe(err)))...)
+		select {
+		case <-ctx.Done():
+		case <-time.After(settleRefused):
+		}
+	}
+	p.undo(c)
 }
 
 // send calls the handler and settles what it observed. The time limit counts from

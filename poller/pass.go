@@ -54,7 +54,7 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 	}
 	p.notice(ctx)
 	f := p.plan()
-	err := p.l.Write(ctx, f.look)
+	err := p.look(ctx, f)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return 0, nil
@@ -64,13 +64,14 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 		p.unlooked(err)
 		return retryPass, nil
 	}
-	p.failing = false
+	p.refused(f.refused)
 	p.unparked = f.unparked
 	p.slots.backlog = f.more
 	for _, c := range f.claims {
 		p.start(work, c)
 	}
 	p.moved(f.moves)
+	p.drained(ctx, f)
 	if f.again() && p.slots.free() > 0 {
 		p.Wake()
 	}
@@ -86,6 +87,14 @@ func (p *Poller) unlooked(err error) {
 	if errors.Is(err, ledger.ErrCommitUnknown) {
 		p.keeper.Sweep()
 	}
+}
+
+// refused: a pass left entries alone since the file refuses to have them changed.
+func (p *Poller) refused(err error) {
+	if err != nil && !p.failing {
+		p.log.Warn("due work not started", zap.String("error", describe(err)))
+	}
+	p.failing = err != nil
 }
 
 // moved tells everybody what a pass settled by itself.
@@ -119,21 +128,25 @@ type finder struct {
 	free     int
 	suspects bool
 	idle     time.Duration // until another suspect may start; 0: no matter
+	drains   bool          // outbox_intake, too
+	careful  bool          // what the file refuses of one entry is left out
 
-	tools    map[string]toolRow
-	claims   []claim
-	moves    []move        // entries given up or lapsed
-	unparked *Work         // for whose tools no row is parked
-	taken    int           // intake rows taken in
-	rest     time.Duration // until a rate lets more start of what is due; 0: no matter
-	more     bool          // due work was left behind
-	next     time.Time     // when the next entry is due; zero: none
-	now      time.Time
-	began    time.Time // now, monotonic
+	tools     map[string]toolRow
+	claims    []claim
+	moves     []move        // entries given up or lapsed
+	unparked  *Work         // for whose tools no row is parked
+	taken     int           // intake rows taken in
+	undrained error         // why none could be
+	refused   error         // why entries were left alone
+	rest      time.Duration // until a rate lets more start of what is due; 0: no matter
+	more      bool          // due work was left behind
+	next      time.Time     // when the next entry is due; zero: none
+	now       time.Time
+	began     time.Time // now, monotonic
 }
 
 func (p *Poller) plan() *finder {
-	f := &finder{p: p, work: p.Work(), free: p.slots.free()}
+	f := &finder{p: p, work: p.Work(), free: p.slots.free(), drains: p.undrained.rests() == 0}
 	f.suspects, f.idle = p.slots.suspect(time.Now())
 	for _, name := range f.work.Registry.Names() {
 		tool, _ := f.work.Registry.Lookup(name)
@@ -146,20 +159,14 @@ func (p *Poller) plan() *finder {
 // look is the closure of a pass.
 func (f *finder) look(tx *ledger.Tx) error {
 	f.claims, f.moves, f.taken, f.more, f.rest, f.next = nil, nil, 0, false, 0, time.Time{}
+	f.refused = nil
 	f.tools, f.now, f.began = map[string]toolRow{}, tx.Now(), time.Now()
 	if err := read(tx, f.tools); err != nil {
 		return fmt.Errorf("read tools: %w", err)
 	}
-	work := f.p.Work() // of this moment: an older one would park rows for the tools of a newer one
-	if err := f.unpark(tx, work); err != nil {
+	if err := f.takeIn(tx); err != nil {
 		return err
 	}
-	drained, err := intake.Drain(tx, work.Registry, intakeBatch)
-	if err != nil {
-		return fmt.Errorf("drain intake: %w", err)
-	}
-	f.taken = drained.Accepted + drained.Repeated + drained.Refused + drained.Parked
-	f.more = drained.More
 	picked, err := f.pick(tx)
 	if err != nil || len(picked)+len(f.moves) == 0 {
 		return err
@@ -167,12 +174,54 @@ func (f *finder) look(tx *ledger.Tx) error {
 	return f.take(tx, picked)
 }
 
+// takeIn drains the intake as far as the file lets it: whatever else there is to do
+// in this transaction is done all the same.
+func (f *finder) takeIn(tx *ledger.Tx) error {
+	f.unparked = f.p.unparked
+	if !f.drains {
+		return nil
+	}
+	var drained intake.Drained
+	f.undrained = tx.Try(func() (err error) {
+		work := f.p.Work() // of this moment: an older one would park rows for the tools of a newer one
+		if err := f.unpark(tx, work); err != nil {
+			return err
+		}
+		drained, err = intake.Drain(tx, work.Registry, intakeBatch)
+		return err
+	})
+	switch {
+	case errors.Is(f.undrained, ledger.ErrVoid):
+		return fmt.Errorf("drain intake: %w", f.undrained)
+	case f.undrained != nil:
+		f.unparked = f.p.unparked
+		return nil
+	}
+	f.taken, f.more = drained.Moved(), drained.More
+	return nil
+}
+
+// each does what one entry asks for. A careful pass leaves out an entry whose
+// change the file refuses: it stays due, and done is false.
+func (f *finder) each(tx *ledger.Tx, fn func() error) (done bool, err error) {
+	if !f.careful {
+		return true, fn()
+	}
+	moves := len(f.moves)
+	err = tx.Try(fn)
+	if ledger.Refusal(err) == "" || errors.Is(err, ledger.ErrVoid) {
+		return true, err
+	}
+	f.moves, f.refused = f.moves[:moves], err
+	return false, nil
+}
+
 // again: there is more to do without waiting for anything.
 func (f *finder) again() bool { return f.more && len(f.claims)+len(f.moves)+f.taken > 0 }
 
 func (f *finder) wait(most time.Duration) time.Duration {
 	wait := most
-	for _, other := range []time.Duration{f.idle, f.rest} {
+	for _, other := range []time.Duration{f.idle, f.rest, f.p.undrained.rests()} {
 		if other > 0 {
 			wait = min(wait, other)
 		}

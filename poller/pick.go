@@ -90,11 +90,15 @@ func (f *finder) sift(tx *ledger.Tx, found []candidate) ([]candidate, error) {
 			f.more = true
 			break
 		}
-		moved, err := f.move(tx, c)
+		moved := false
+		done, err := f.each(tx, func() (err error) {
+			moved, err = f.move(tx, c)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		if moved {
+		if moved || !done {
 			continue
 		}
 		picked = append(picked, c)

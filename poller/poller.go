@@ -69,10 +69,11 @@ type Poller struct {
 	settling context.Context // of outcomes that cannot be recorded yet
 	abandon  context.CancelFunc
 
-	slots    slots
-	clock    clock
-	unparked *Work // for whose tools parked rows were looked at again
-	failing  bool  // the last pass could not look
+	slots     slots
+	clock     clock
+	undrained undrained
+	unparked  *Work // for whose tools parked rows were looked at again
+	failing   bool  // the last pass could not look
 }
 
 // New returns a poller that does nothing until Run.
@@ -181,8 +182,11 @@ func (p *Poller) begin(ctx, work context.Context) error {
 }
 
 // ownWrite is how long to wait after a write was noticed: while attempts run it is
-// most likely one of their own.
+// most likely one of their own, and after a look that failed that one's.
 func (p *Poller) ownWrite(looked time.Time) time.Duration {
+	if p.failing {
+		return retryPass - time.Since(looked)
+	}
 	if p.slots.running == 0 {
 		return 0
 	}

@@ -16,8 +16,9 @@ import (
 
 // A settle that could not be committed is tried again.
 const (
-	settleRetry  = 250 * time.Millisecond
-	settleExtend = 5 * time.Second
+	settleRetry   = 250 * time.Millisecond
+	settleRefused = time.Second // where it is the application that refuses it
+	settleExtend  = 5 * time.Second
 )
 
 // ErrUnrecorded says that Run ended with outcomes that the file did not take. The
@@ -94,10 +95,14 @@ func (p *Poller) persist(h entry.Held, fn func(*ledger.Tx) error) error {
 			p.log.Warn("outcome not recorded yet", zap.Error(err))
 		}
 		last = err
+		wait := settleRetry
+		if ledger.Refusal(err) != "" {
+			wait = settleRefused
+		}
 		select {
 		case <-p.l.Dead():
 		case <-p.settling.Done():
-		case <-time.After(settleRetry):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -27,9 +27,13 @@ func (f *finder) take(tx *ledger.Tx, picked []candidate) error {
 		if op == nil {
 			continue // it stays due; somebody deleted its operation, and audit names it
 		}
-		held, err := f.claim(tx, c, op, token+int64(i))
-		if errors.Is(err, entry.ErrStale) {
-			continue // it has moved since it was read: it is not ours to claim
+		var held entry.Held
+		done, err := f.each(tx, func() (err error) {
+			held, err = f.claim(tx, c, op, token+int64(i))
+			return err
+		})
+		if errors.Is(err, entry.ErrStale) || !done {
+			continue // it has moved since it was read: it is not ours to claim; or it stays due
 		}
 		if err != nil {
 			return err
