@@ -185,7 +185,7 @@ func (d *daemon) ready() error {
 	case h.Busy > d.cfg.Lease.Heartbeat:
 		return fmt.Errorf("%w, for %s", ledger.ErrBusy, h.Busy.Round(time.Second))
 	}
-	return nil
+	return d.poller.Undrained()
 }
 
 // end closes what start opened, in the reverse order. The next start must also
