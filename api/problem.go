@@ -30,6 +30,7 @@ type InputError struct {
 	Allowed string `json:"allowed"`
 }
 
+// Error is the code, with the detail where there is one.
 func (p *Problem) Error() string {
 	text := p.Code
 	if p.Detail != "" {

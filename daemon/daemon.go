@@ -23,6 +23,7 @@ var ErrCutOff = errors.New("the drain limit cut off work in flight: it is record
 // ListenError says why the daemon cannot listen on its socket.
 type ListenError struct{ Err error }
 
+// Error names the cause, without the path.
 func (e *ListenError) Error() string { return "listen: " + e.Err.Error() }
 
 // Unwrap is the cause, an error of api.Listen.

@@ -18,6 +18,7 @@ type Refusal struct {
 	What   string // what does not fit, names only
 }
 
+// Error is the reason and what does not fit.
 func (r *Refusal) Error() string { return r.Reason + ": " + r.What }
 
 // The reasons.

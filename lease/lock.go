@@ -42,6 +42,7 @@ type Holder struct {
 // HeldError says that another process holds the lock.
 type HeldError struct{ Holder Holder }
 
+// Error names the holder where the lock file does.
 func (e *HeldError) Error() string {
 	if e.Holder.PID == 0 {
 		return "another outboxd process holds this database"

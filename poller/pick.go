@@ -55,7 +55,7 @@ func (f *finder) probe(tx *ledger.Tx, s share) (rows []entry.Due, err error) {
 	return rows, err
 }
 
-// defers: more of a tool may be due than its rate allows for now.
+// defers: more of a tool may be due than its rate allows at this moment.
 func (f *finder) defers(wait time.Duration) {
 	if wait > 0 && (f.rest == 0 || wait < f.rest) {
 		f.rest = wait
