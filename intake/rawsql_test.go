@@ -1,12 +1,14 @@
 package intake_test
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/outboxd/outboxd/intake"
+	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/ledgertest"
 )
 
@@ -21,13 +23,13 @@ if sqlite3.sqlite_version_info < (3, 37):
 db = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)
 row = "INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments) VALUES (?, ?, ?, ?, ?)"
 refused = 0
-for key in ("007", "7", "1e3", "1000", "0x10", 7, "caf\u00e9-3", "cafe\u0301-3", "", " "):
+for key in ("007", "7", "1e3", "1000", "0x10", "caf\u00e9-3", "cafe\u0301-3", "", " "):
     db.execute(row, ("acme", "shop", "lamp", key, '{"a":1}'))
-for bad in (None, b"007"):
+for bad in (None, b"007", 7, 7.0):
     try:
         db.execute(row, ("acme", "shop", "lamp", bad, '{"a":1}'))
-    except sqlite3.IntegrityError:
-        refused += 1
+    except sqlite3.IntegrityError as e:
+        refused += "idempotency_key" in str(e)
 db.execute("INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments) "
            "VALUES ('acme', 'shop', 'lamp', CAST(x'6bff' AS TEXT), CAST(zeroblob(5000000) AS TEXT))")
 # In the application's own transaction: both or neither.
@@ -44,17 +46,66 @@ func TestRowsFromPython(t *testing.T) {
 	python := program(t, "python3")
 	l, reg := ledgertest.Open(t), registry(t)
 	out := run(t, exec.Command(python, "-c", pythonRows, l.Path()))
-	if out != "refused 2" {
-		t.Errorf("got %q, want the table to refuse NULL and a blob", out)
+	if out != "refused 4" {
+		t.Errorf("got %q, want the table to refuse NULL, a blob and two numbers, by the column's name", out)
 	}
-	// The integer 7 is the text 7: STRICT converts it, and it is a repetition.
-	if got, want := drainAll(t, l, reg), (intake.Drained{Accepted: 8, Repeated: 1, Refused: 3}); got != want {
+	if got, want := drainAll(t, l, reg), (intake.Drained{Accepted: 8, Refused: 3}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for _, key := range []string{"007", "7", "1e3", "1000", "0x10", "caf\u00e9-3", "cafe\u0301-3", "own-COMMIT"} {
 		if n := count(t, l, `SELECT count(*) FROM outbox_operation WHERE idempotency_key = ?`, key); n != 1 {
 			t.Errorf("key %q: got %d operations, want 1", key, n)
 		}
+	}
+}
+
+// The table converts nothing: what is not of its kind is refused at the INSERT, by
+// the name of a constraint.
+func TestTheIntakeTakesEachValueAsItIs(t *testing.T) {
+	const texts = "tenant_id subject_id tool_name idempotency_key arguments session_id traceparent"
+	l, reg := ledgertest.Open(t), registry(t)
+	try := func(column, value, constraint string) {
+		t.Helper()
+		err := l.Write(context.Background(), func(tx *ledger.Tx) error {
+			_, err := tx.Exec(`INSERT INTO outbox_intake SELECT NULL, 'acme', 'shop', 'lamp', 'k', '{}', NULL, 's', NULL, NULL, 1`)
+			if err == nil {
+				_, err = tx.Exec(`UPDATE outbox_intake SET parked = 0, ` + column + ` = ` + value)
+			}
+			return err
+		})
+		if (err != nil) != (constraint != "") || err != nil && !strings.Contains(err.Error(), constraint) {
+			t.Errorf("%s = %s: got %v, want %q", column, value, err, constraint)
+		}
+	}
+	for _, column := range strings.Fields(texts) {
+		for _, value := range []string{"7", "1.5", "x'37'"} {
+			try(column, value, "CHECK constraint failed: "+column+"_is_text")
+		}
+	}
+	for _, column := range []string{"not_before", "turn"} {
+		for _, value := range []string{"'123'", "1.5", "1e300", "x'37'", "'a'"} {
+			try(column, value, "CHECK constraint failed: "+column+"_is_an_integer")
+		}
+	}
+	try("not_before", "1750000000000.0", "")
+	if got := drainAll(t, l, reg); got.Accepted != 1 {
+		t.Errorf("got %+v, want the row of a language that binds floats accepted", got)
+	}
+	if n := count(t, l, `SELECT not_before FROM outbox_operation`); n != 1750000000000 {
+		t.Errorf("got not_before %d, want 1750000000000", n)
+	}
+}
+
+// An empty session or traceparent is none, as at the other entrances.
+func TestEmptyIsNone(t *testing.T) {
+	l, reg := ledgertest.Open(t), registry(t)
+	insert(t, l, map[string]any{"session_id": "", "traceparent": ""})
+	insert(t, l, nil)
+	if got, want := drainAll(t, l, reg), (intake.Drained{Accepted: 1, Repeated: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if n := count(t, l, `SELECT count(*) FROM outbox_operation WHERE session_id IS NULL AND traceparent IS NULL`); n != 1 {
+		t.Errorf("got %d operations without both, want 1", n)
 	}
 }
 

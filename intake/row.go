@@ -11,7 +11,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// intakeRow is a row of outbox_intake. STRICT enforces storage classes and
+// intakeRow is a row of outbox_intake. The table enforces storage classes and
 // nothing else: a text may be of any length and need not be UTF-8.
 type intakeRow struct {
 	id                         int64
@@ -33,9 +33,9 @@ const rowSQL = `SELECT id,
 	octet_length(tool_name), IIF(octet_length(tool_name) <= 510, tool_name, ''),
 	octet_length(idempotency_key), IIF(octet_length(idempotency_key) <= 510, idempotency_key, ''),
 	octet_length(arguments), IIF(octet_length(arguments) <= 131072, arguments, ''),
-	not_before,
+	CAST(not_before AS INTEGER),
 	COALESCE(octet_length(session_id), 0), IIF(octet_length(session_id) <= 510, session_id, ''),
-	turn,
+	CAST(turn AS INTEGER),
 	COALESCE(octet_length(traceparent), 0), IIF(octet_length(traceparent) <= 510, traceparent, '')
 	FROM outbox_intake `
 

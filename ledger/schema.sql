@@ -12,17 +12,23 @@ CREATE TABLE outbox_meta (
   last_token     INTEGER NOT NULL DEFAULT 0 CHECK (last_token BETWEEN 0 AND 9007199254740991)
 ) STRICT;
 
+-- What an application inserts is never converted: a key 7 that became the text
+-- '7' (or '7.0', of a language without integers) would be another key than the one
+-- meant. Of numbers it is the value that counts, since such a language binds every
+-- one as a float. An empty session_id or traceparent is none, as NULL is.
 CREATE TABLE outbox_intake (
   id              INTEGER PRIMARY KEY AUTOINCREMENT,
-  tenant_id       TEXT    NOT NULL,
-  subject_id      TEXT    NOT NULL,
-  tool_name       TEXT    NOT NULL,
-  idempotency_key TEXT    NOT NULL,
-  arguments       TEXT    NOT NULL,
-  not_before      INTEGER,
-  session_id      TEXT,
-  turn            INTEGER,
-  traceparent     TEXT,
+  tenant_id       ANY     NOT NULL CONSTRAINT tenant_id_is_text       CHECK (typeof(tenant_id) = 'text'),
+  subject_id      ANY     NOT NULL CONSTRAINT subject_id_is_text      CHECK (typeof(subject_id) = 'text'),
+  tool_name       ANY     NOT NULL CONSTRAINT tool_name_is_text       CHECK (typeof(tool_name) = 'text'),
+  idempotency_key ANY     NOT NULL CONSTRAINT idempotency_key_is_text CHECK (typeof(idempotency_key) = 'text'),
+  arguments       ANY     NOT NULL CONSTRAINT arguments_is_text       CHECK (typeof(arguments) = 'text'),
+  not_before      ANY     CONSTRAINT not_before_is_an_integer CHECK (not_before IS NULL OR typeof(not_before) = 'integer'
+                            OR typeof(not_before) = 'real' AND not_before = CAST(not_before AS INTEGER)),
+  session_id      ANY     CONSTRAINT session_id_is_text  CHECK (session_id IS NULL OR typeof(session_id) = 'text'),
+  turn            ANY     CONSTRAINT turn_is_an_integer  CHECK (turn IS NULL OR typeof(turn) = 'integer'
+                            OR typeof(turn) = 'real' AND turn = CAST(turn AS INTEGER)),
+  traceparent     ANY     CONSTRAINT traceparent_is_text CHECK (traceparent IS NULL OR typeof(traceparent) = 'text'),
   parked          INTEGER NOT NULL DEFAULT 0 CHECK (parked IN (0, 1))
 ) STRICT;
 CREATE INDEX outbox_intake_parked ON outbox_intake (parked, id);

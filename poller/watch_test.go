@@ -2,6 +2,7 @@ package poller_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestACommitOfAnotherProgramWakesThePoller(t *testing.T) {
 		exec(t, c, `BEGIN IMMEDIATE`)
 		exec(t, c, `INSERT INTO orders VALUES (?)`, i)
 		exec(t, c, `INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments)
-			VALUES ('acme', 'shop', 'mail', ?, '{}')`, i)
+			VALUES ('acme', 'shop', 'mail', ?, '{}')`, strconv.Itoa(i))
 		if i == 5 {
 			exec(t, c, `ROLLBACK`)
 			continue
