@@ -16,7 +16,7 @@ import (
 	"github.com/outboxd/outboxd/poller"
 )
 
-// row inserts what an application would.
+// intakeRow inserts what an application would.
 func intakeRow(t testing.TB, c *sql.Conn, tool, key string) {
 	t.Helper()
 	exec(t, c, `INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments)
