@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,7 +31,7 @@ func TestPoison(t *testing.T) {
 		in := intent{tool: "idem", key: key, arguments: "{}"}
 		for in.ref == "" {
 			if !r.Alive() {
-				r = w.up()
+				r = w.revive()
 			}
 			if a, err := w.client.Submit(w.ctx, body("idem", key, "{}"), 0); err == nil {
 				in.ref = a.StatusRef
@@ -44,7 +45,7 @@ func TestPoison(t *testing.T) {
 			break
 		}
 		if !r.Alive() {
-			r = w.up()
+			r = w.revive()
 		}
 		if time.Now().After(end) {
 			t.Fatalf("the poison goes on: %+v, %v", a, err)
@@ -83,4 +84,22 @@ func (w *world) opaquePoison(r *chaos.Running) {
 	}
 	w.wantStatus("opaque poison", w.settled(a.StatusRef), "unknown", "lapsed")
 	w.down(r)
+}
+
+// revive starts the daemon again, as a supervisor does, also when the poison ends
+// it before it is seen to be ready.
+func (w *world) revive() *chaos.Running {
+	w.t.Helper()
+	for {
+		r, err := w.daemon.Up(w.ctx)
+		if r != nil {
+			w.t.Cleanup(r.Kill)
+		}
+		if err == nil {
+			return r
+		}
+		if !errors.Is(err, chaos.ErrEnded) {
+			w.t.Fatalf("daemon does not come up: %v", err)
+		}
+	}
 }

@@ -7,15 +7,13 @@ import (
 	"time"
 )
 
-// The pace of the committer. The gap lets other processes in: without it their
+// The pace of the committer. The share lets other processes in: without it their
 // transactions starve behind back-to-back commits.
 const (
 	batchClosures = 512
 	batchTime     = 20 * time.Millisecond
 	streakTime    = 4 * time.Millisecond
-	gapTime       = time.Millisecond
-	foreignShare  = 4           // parts of time with the lock go with one without it,
-	foreignTime   = time.Minute // for so long after another process was seen to commit
+	freeShare     = 4 // parts of time with the lock go with one without it
 	retryTime     = time.Millisecond
 	fullRetryTime = 250 * time.Millisecond
 	closeTime     = 10 * time.Second
@@ -26,14 +24,11 @@ type committer struct {
 	l       *Ledger
 	q       *queue
 	c       *conn
-	marker  int64 // outbox_meta.commits as this batch wrote it
-	changes int64 // total_changes of the connection after the last batch
-	frames  int   // pages written since the last checkpoint was asked for
-	streak  time.Time
+	marker  int64         // outbox_meta.commits as this batch wrote it
+	changes int64         // total_changes of the connection after the last batch
+	frames  int           // pages written since the last checkpoint was asked for
 	held    time.Duration // how long the lock was held since it was last left free
 	freed   time.Time     // when it was given back last
-	version int64         // of the file, as other connections' commits change it
-	foreign time.Time     // when another process was last seen to commit
 }
 
 // run works until the queue is closed and empty, or the file is lost.
@@ -41,7 +36,6 @@ func (w *committer) run() {
 	for w.next() {
 		if w.begin() {
 			taken := time.Now()
-			w.notice(taken)
 			w.gather()
 			w.freed = time.Now()
 			w.held += w.freed.Sub(taken)
@@ -56,11 +50,10 @@ func (w *committer) run() {
 
 // next waits for work. It is false when there will be none.
 func (w *committer) next() bool {
-	if !w.q.empty() {
-		w.pause()
+	if w.l.ckpt.wanted.Load() {
+		w.l.ckpt.run() // nobody writes now, so it can catch up with the log
 	}
 	for w.q.empty() {
-		w.streak = time.Time{}
 		if w.q.over() {
 			return false
 		}
@@ -70,40 +63,13 @@ func (w *committer) next() bool {
 	return !w.l.failed()
 }
 
-// pause leaves the write lock free for a moment after a streak of commits.
-func (w *committer) pause() {
-	if w.streak.IsZero() {
-		w.streak = time.Now()
-	}
-	if w.l.ckpt.wanted.Load() {
-		w.l.ckpt.run() // nobody writes now, so it can catch up with the log
-	}
-	if time.Since(w.streak) > streakTime {
-		time.Sleep(gapTime)
-		w.streak = time.Now()
-	}
-}
-
-// notice looks whether another connection has committed since the last batch.
-func (w *committer) notice(now time.Time) {
-	var version int64
-	if w.c.one(`PRAGMA data_version`).Scan(&version) != nil {
-		return // what is wrong shows in the batch
-	}
-	if version != w.version && w.version != 0 {
-		w.foreign = now
-	}
-	w.version = version
-}
-
-// share leaves the lock free for a fifth of the time while other processes write,
-// too. The streaks of pause do not see to that: a queue that is empty for an
-// instant ends one. The others look for the lock at most every 100 ms, so it is
-// the share of time that counts: with a fifth, fifty looks in 5 s do not all
-// miss. Moments without work count.
+// share leaves the lock free for a fifth of the time. The others look for it at
+// most every 100 ms, so it is the share of time that counts, not the number of
+// gaps: with a fifth, fifty looks in 5 s do not all miss. Moments without work
+// count, so that who writes now and then never waits.
 func (w *committer) share() {
-	gap := w.held/foreignShare - time.Since(w.freed)
-	if time.Since(w.foreign) > foreignTime || gap <= 0 {
+	gap := w.held/freeShare - time.Since(w.freed)
+	if gap <= 0 {
 		w.held = 0
 		return
 	}
