@@ -123,7 +123,7 @@ func TestApplicationDuringDrain(t *testing.T) {
 	t.Logf("%d transactions in %s, the longest %s, %d locked; %d requests left meanwhile, %d/s",
 		own, took.Round(time.Millisecond), time.Duration(out.Longest)*time.Microsecond, out.Locked, during, int(float64(during)/took.Seconds()))
 	equal(t, "transactions that failed as locked", out.Locked, 0)
-	if during < 50 || len(sent) >= backlog+own {
+	if during == 0 || len(sent) >= backlog+own {
 		t.Errorf("%d requests left while the application wrote, %d in all: there was no drain beside it", during, len(sent))
 	}
 	if !full {

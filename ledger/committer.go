@@ -13,7 +13,8 @@ const (
 	batchClosures = 512
 	batchTime     = 20 * time.Millisecond
 	streakTime    = 4 * time.Millisecond
-	freeShare     = 4 // parts of time with the lock go with one without it
+	freeShare     = 4                      // parts of time with the lock go with one without it
+	lookTime      = 100 * time.Millisecond // how often SQLite's busy handler looks at the least
 	retryTime     = time.Millisecond
 	fullRetryTime = 250 * time.Millisecond
 	closeTime     = 10 * time.Second
@@ -63,12 +64,13 @@ func (w *committer) next() bool {
 	return !w.l.failed()
 }
 
-// share leaves the lock free for a fifth of the time. The others look for it at
-// most every 100 ms, so it is the share of time that counts, not the number of
-// gaps: with a fifth, fifty looks in 5 s do not all miss. Moments without work
-// count, so that who writes now and then never waits.
+// share leaves the lock free for a fifth of the time. The others look for it every
+// lookTime, so it is the share of time that counts, not the number of gaps: with a
+// fifth, fifty looks in 5 s do not all miss. Moments without work count, so that
+// who writes now and then never waits. One commit that a slow disk held up is paid
+// back with one look, not with a fifth of it.
 func (w *committer) share() {
-	gap := w.held/freeShare - time.Since(w.freed)
+	gap := min(w.held/freeShare, lookTime) - time.Since(w.freed)
 	if gap <= 0 {
 		w.held = 0
 		return
