@@ -140,7 +140,7 @@ func (d *daemon) open(ctx context.Context) (err error) {
 	if d.ledger == nil {
 		d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
 			Create: true, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
-			Complete: d.lock.Failed(), Now: d.o.Now, Observe: d.metrics.batch,
+			Complete: d.lock.Failed(), Migrate: d.cfg.Worker.Exclusive, Now: d.o.Now, Observe: d.metrics.batch,
 		})
 	}
 	if ledger.Broken(err) {

@@ -3,24 +3,15 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"modernc.org/sqlite"
 )
 
-// SchemaVersion is the version that this program reads and writes.
-const SchemaVersion = 1
-
 // bootRetryTime is how often opening looks whether a lock is free.
 const bootRetryTime = 5 * time.Millisecond
-
-//go:embed schema.sql
-var schema string
 
 // boot prepares the file for writing and commits the boot record. It waits while
 // another process holds or recovers the file.
@@ -52,6 +43,9 @@ func (l *Ledger) bootNow(created bool) (*conn, error) {
 
 func (l *Ledger) prepare(c *conn, created bool) error {
 	if err := requireWAL(c, created); err != nil {
+		return err
+	}
+	if err := l.migrate(c); err != nil {
 		return err
 	}
 	if err := c.control(begin); err != nil {
@@ -128,24 +122,6 @@ func schemaVersion(one func(string, ...any) One) (int64, error) {
 	return n, err
 }
 
-func createSchema(c *conn) error {
-	for _, stmt := range strings.Split(schema, ";\n") {
-		if strings.TrimSpace(stmt) == "" {
-			continue
-		}
-		if _, err := c.exec(stmt); err != nil {
-			return fmt.Errorf("create tables: %w", err)
-		}
-	}
-	lineage, err := uuid.NewRandom()
-	if err != nil {
-		return fmt.Errorf("make lineage: %w", err)
-	}
-	_, err = c.exec(`INSERT INTO outbox_meta (id, schema_version, lineage) VALUES (1, ?, ?)`,
-		SchemaVersion, lineage.String())
-	return err
-}
-
 // readable checks that a file opened for reading is one of ours.
 func readable(v *View) error {
 	version, err := schemaVersion(v.One)
@@ -156,6 +132,8 @@ func readable(v *View) error {
 		return missing(v)
 	case version > SchemaVersion:
 		return ErrNewer
+	case version < SchemaVersion:
+		return ErrOlder
 	}
 	return nil
 }

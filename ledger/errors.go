@@ -22,6 +22,8 @@ var (
 	ErrNotWAL = errors.New("database is not in WAL mode: run `PRAGMA journal_mode=WAL` on it once, with no other connection open")
 	// ErrNewer: the file was written by a newer outboxd.
 	ErrNewer = errors.New("database has a newer schema than this program: upgrade outboxd")
+	// ErrOlder: the file has an older schema and was not opened to be migrated.
+	ErrOlder = errors.New("database has an older schema than this program: the next start of the daemon, or `outboxd db migrate`, brings it up to date")
 	// ErrNotFound: there is no such file and it was not to be created.
 	ErrNotFound = errors.New("no such database file")
 	// ErrReadOnly: the file or its directory cannot be written by this user.
@@ -50,6 +52,7 @@ var codes = []struct {
 	{ErrReplaced, "DATABASE_REPLACED"},
 	{ErrNotWAL, "NOT_WAL"},
 	{ErrNewer, "SCHEMA_NEWER"},
+	{ErrOlder, "SCHEMA_OLDER"},
 	{ErrNotFound, "DATABASE_NOT_FOUND"},
 	{ErrReadOnly, "DATABASE_READ_ONLY"},
 	{ErrNetworkFS, "NETWORK_FILE_SYSTEM"},

@@ -18,12 +18,16 @@ type Options struct {
 	Readers        int              // read connections; 0: 4
 	AllowNetworkFS bool             // open a file on a network file system all the same
 	Complete       bool             // copy the whole log before anything is answered
+	Migrate        bool             // bring an older schema up to date; only under the exclusive lock
 	Busy           time.Duration    // how long opening waits for another process's lock; 0: 10 s
 	Now            func() time.Time // nil: time.Now
 
 	// Observe is told of every batch that wrote: how many closures it held and
 	// how long its COMMIT took. nil: nobody is.
 	Observe func(closures int, commit time.Duration)
+
+	// Migrating is told of each step before it is done. nil: nobody is.
+	Migrating func(from, to int64)
 }
 
 // Ledger is an open file. It is safe for concurrent use.
@@ -84,6 +88,9 @@ func locateLedger(path string, o Options) (*Ledger, bool, error) {
 	}
 	if o.Observe == nil {
 		o.Observe = func(int, time.Duration) {}
+	}
+	if o.Migrating == nil {
+		o.Migrating = func(int64, int64) {}
 	}
 	f, created, err := locate(path, o.Create && !o.ReadOnly)
 	if err != nil {
