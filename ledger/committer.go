@@ -30,6 +30,7 @@ type committer struct {
 	frames  int           // pages written since the last checkpoint was asked for
 	held    time.Duration // how long the lock was held since it was last left free
 	freed   time.Time     // when it was given back last
+	others  neighbours
 }
 
 // run works until the queue is closed and empty, or the file is lost.
@@ -68,17 +69,17 @@ func (w *committer) next() bool {
 // lookTime, so it is the share of time that counts, not the number of gaps: with a
 // fifth, fifty looks in 5 s do not all miss. Moments without work count, so that
 // who writes now and then never waits. One commit that a slow disk held up is paid
-// back with one look, not with a fifth of it.
+// back with one look, not with a fifth of it. Where nobody else has the file open
+// there is nobody to share with.
 func (w *committer) share() {
 	gap := min(w.held/freeShare, lookTime) - time.Since(w.freed)
-	if gap <= 0 {
-		w.held = 0
+	if gap > 0 && w.held <= streakTime {
 		return
 	}
-	if w.held > streakTime {
+	if gap > 0 && !w.others.none() {
 		time.Sleep(gap)
-		w.held = 0
 	}
+	w.held = 0
 }
 
 // begin takes the write lock, however long it takes, as long as somebody waits

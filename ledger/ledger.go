@@ -134,7 +134,7 @@ func (l *Ledger) start(ctx context.Context, w *conn) (err error) {
 			return errors.Join(err, l.ckpt.close(), w.close())
 		}
 	}
-	c := &committer{l: l, q: l.q, c: w}
+	c := &committer{l: l, q: l.q, c: w, others: newNeighbours(l.file)}
 	l.work.Go(func() {
 		c.run()
 		if c.c != nil {
