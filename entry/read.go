@@ -32,6 +32,20 @@ func Probe(tx *ledger.Tx, tool string, n int, suspects bool) ([]Due, error) {
 	return list(tx, probeSQL, tool, tx.Now(), tx.Epoch(), suspects, n)
 }
 
+const comingSQL = `SELECT operation_id FROM outbox_entry WHERE tool_name = ? AND due_at <= ? ORDER BY due_at LIMIT +?`
+
+// Coming appends the ids of up to n entries of a tool that Probe is likely to list
+// next.
+func Coming(q ledger.Querier, ids []int64, tool string, now time.Time, n int) ([]int64, error) {
+	err := q.Each(func(r *ledger.Row) error {
+		var id int64
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, comingSQL, tool, now, n)
+	return ids, err
+}
+
 const nextDueSQL = `SELECT due_at FROM outbox_entry WHERE tool_name = ? AND due_at > ? ORDER BY due_at LIMIT 1`
 
 // NextDue is when the next entry of a tool is due; zero: none is.

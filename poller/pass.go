@@ -71,6 +71,7 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 		p.start(work, c)
 	}
 	p.moved(f.moves)
+	p.readAhead(ctx, f.shares)
 	p.drained(ctx, f)
 	if f.again() && p.slots.free() > 0 {
 		p.Wake()

@@ -70,6 +70,7 @@ type Poller struct {
 	abandon  context.CancelFunc
 
 	slots     slots
+	ahead     ahead // of the next pass
 	clock     clock
 	undrained undrained
 	unparked  *Work // for whose tools parked rows were looked at again

@@ -2,6 +2,7 @@ package poller
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/outboxd/outboxd/contract"
@@ -51,10 +52,27 @@ func (f *finder) operations(tx *ledger.Tx, picked []candidate) (map[int64]*contr
 	for _, m := range f.moves {
 		ids = append(ids, m.due.ID)
 	}
-	ops, err := intake.Load(tx, ids)
+	ops, err := f.load(tx, ids)
 	for i := range f.moves {
 		f.moves[i].op = ops[f.moves[i].due.ID]
 	}
+	return ops, err
+}
+
+// load reads what was not read ahead.
+func (f *finder) load(tx *ledger.Tx, ids []int64) (map[int64]*contract.Operation, error) {
+	ops := make(map[int64]*contract.Operation, len(ids))
+	for _, id := range ids {
+		if op := f.p.ahead[id]; op != nil {
+			ops[id] = op
+		}
+	}
+	rest := f.p.ahead.missing(ids)
+	if len(rest) == 0 {
+		return ops, nil
+	}
+	read, err := intake.Load(tx, rest)
+	maps.Copy(ops, read)
 	return ops, err
 }
 
