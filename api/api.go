@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,10 @@ type Deps struct {
 	Metrics http.Handler // nil: there is no /metrics
 	Live    func() error // nil: alive. The text of its error is shown
 	Ready   func() error // nil: ready. The text of its error is shown
+
+	// Reload reads the config again; a *config.Problems says what is wrong with it.
+	// restart are the sections that it changed nothing of. nil: there is no reload.
+	Reload func(context.Context) (restart []string, err error)
 }
 
 // limits are how long things may take.
@@ -73,6 +78,9 @@ func New(d Deps) *API {
 	s.route("POST /v1/tools/{name}/pause", operators(s.pause))
 	s.route("POST /v1/tools/{name}/resume", operators(s.resume))
 	s.route("GET /v1/audit", operators(s.audit))
+	if d.Reload != nil {
+		s.route("POST /v1/reload", operators(s.reload))
+	}
 	s.mux.HandleFunc("GET /livez", probe(d.Live))
 	s.mux.HandleFunc("GET /readyz", probe(d.Ready))
 	if d.Metrics != nil {

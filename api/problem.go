@@ -73,8 +73,9 @@ var kinds = map[string]struct {
 	"DISK_FULL":              {http.StatusInsufficientStorage, "", ledger.ErrDiskFull.Error()},
 	"DATABASE_BUSY":          {http.StatusServiceUnavailable, "", "the database's write lock, or a free reader, was not to be had in time, or reading took too long; nothing was done"},
 	"DATABASE_REPLACED":      {http.StatusServiceUnavailable, "", ledger.ErrReplaced.Error()},
-	"CLOSED":                 {http.StatusServiceUnavailable, "", "the database is closing, or open for reading only"},
+	"CLOSED":                 {http.StatusServiceUnavailable, "", "the daemon is stopping, or the database is open for reading only"},
 	"STORE_CONTRACT_ERROR":   {http.StatusInternalServerError, "", "a stored row is not what was written: run outboxd audit"},
+	"CONFIG_INVALID":         {http.StatusUnprocessableEntity, "", "the config is wrong: the daemon goes on with the old one"},
 	"INTERNAL_ERROR":         {http.StatusInternalServerError, "", "see the daemon's log"},
 }
 

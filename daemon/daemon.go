@@ -58,7 +58,9 @@ type daemon struct {
 	poller  *poller.Poller
 	metrics *metrics
 	api     *api.API
-	close   func() // the handlers of the present work
+	asked   chan chan reloaded // reloads that are waited for
+	halted  chan struct{}      // closed: there is no reload any more
+	close   func()             // the handlers of the present work
 }
 
 // Run works until ctx ends and then drains. It returns nil after a clean drain,
@@ -78,7 +80,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (e
 
 // start opens everything, or nothing.
 func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (d *daemon, err error) {
-	d = &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), close: func() {}}
+	d = &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), asked: make(chan chan reloaded), halted: make(chan struct{}), close: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.end())
@@ -159,12 +161,16 @@ func (d *daemon) build(work *poller.Work) {
 	}, d.log)
 	d.poller = poller.New(d.ledger, d.keeper, work, poller.Options{
 		Concurrency: d.slots(), PollInterval: d.cfg.Worker.PollInterval,
-		TookOver: d.cfg.Worker.Exclusive, Check: d.check, Observer: d,
+		TookOver: d.cfg.Worker.Exclusive, Check: d.check, Observer: d, Began: d.began,
 	}, d.log)
-	d.api = api.New(api.Deps{
+	deps := api.Deps{
 		Ledger: d.ledger, Poller: d.poller, Access: access(d.cfg), Metrics: d.metrics.handler(d.ledger, d.poller),
 		Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version,
-	})
+	}
+	if d.asked != nil {
+		deps.Reload = d.Reload
+	}
+	d.api = api.New(deps)
 }
 
 // check is asked at every pass: what is open must still be what the paths name.

@@ -43,6 +43,7 @@ type metrics struct {
 	closures   prometheus.Histogram
 	commits    prometheus.Histogram
 	clockSteps prometheus.Counter
+	reloads    reloadMetrics
 }
 
 func newMetrics() *metrics {
@@ -71,6 +72,7 @@ func newMetrics() *metrics {
 		clockSteps: prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxd_clock_steps_total",
 			Help: "Times that the wall clock was set."}),
 	}
+	m.reloads = newReloadMetrics(m.registry)
 	m.registry.MustRegister(m.attempts, m.took, m.staleOnes, m.lapses, m.lag, m.unrenewed, m.closures, m.commits,
 		m.clockSteps, collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

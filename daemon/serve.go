@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxd/outboxd/api"
-	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/poller"
 	"github.com/outboxd/outboxd/systemd"
 )
@@ -47,16 +46,21 @@ func (d *daemon) serve(ctx context.Context) error {
 	loop("reload", d.reloads)
 	loop("watchdog", d.watchdog)
 	loops.Go(func() error { d.drainLimit(polling, support, cut); return nil })
+	loops.Go(func() error { d.stopTime(polling, support); return nil })
 
-	d.tell(systemd.Ready("accepting and working"))
-	d.log.Info("ready")
-	if d.o.Started != nil {
-		d.o.Started()
-	}
 	err = d.poll(polling, work)
 	stopPolling() // it may have ended by itself
 	stopSupport()
 	return d.ended(errors.Join(err, loops.Wait()))
+}
+
+// began: it listens, and looks for work.
+func (d *daemon) began() {
+	d.tell(systemd.Ready(working))
+	d.log.Info("ready")
+	if d.o.Started != nil {
+		d.o.Started()
+	}
 }
 
 func (d *daemon) ended(err error) error {
@@ -89,6 +93,36 @@ func (d *daemon) drainLimit(polling, support context.Context, cut context.Cancel
 	}
 	cut(poller.ErrCutOff)
 	d.abandon(support, hurry)
+}
+
+// What a stop asks of the service manager, and how often: TimeoutStopSec= that is
+// shorter than the drain must not kill it in the middle of what it records. What
+// comes after the drain limit, handlers that end and outcomes that are written, is
+// done in drainAfter or not at all.
+const (
+	stopTick   = 2 * time.Second
+	stopMore   = 20 * time.Second
+	drainAfter = 20 * time.Second
+)
+
+// stopTime asks for more time while the daemon drains, and for a last piece of it
+// to close everything. A drain that does not end gets none.
+func (d *daemon) stopTime(polling, support context.Context) {
+	select {
+	case <-polling.Done():
+	case <-support.Done():
+	}
+	tick := time.NewTicker(stopTick)
+	defer tick.Stop()
+	for end := time.Now().Add(d.cfg.Worker.DrainTimeout + drainAfter); time.Now().Before(end); {
+		d.tell(systemd.Extend(stopMore))
+		select {
+		case <-support.Done():
+			d.tell(systemd.Extend(stopMore))
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // How long somebody in a hurry waits for another process's lock on the file, and
@@ -125,92 +159,6 @@ func (d *daemon) watch(ctx context.Context) error {
 		d.log.Warn("other processes' commits are noticed by polling only", zap.Error(err))
 	}
 	return nil
-}
-
-// reloads replaces the work by what the config says now, as often as asked.
-func (d *daemon) reloads(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-d.o.Reload:
-			d.tell(systemd.Reloading())
-			status := "accepting and working"
-			if err := d.reload(ctx); err != nil {
-				d.log.Error("config not reloaded: the old one stays", zap.Error(err))
-				status = "config not reloaded: the old one stays"
-			}
-			d.tell(systemd.Ready(status))
-		}
-	}
-}
-
-func (d *daemon) reload(ctx context.Context) error {
-	if d.o.Load == nil {
-		return nil
-	}
-	cfg, err := d.o.Load()
-	if err != nil {
-		return err
-	}
-	work, closeWork, err := assemble(cfg, d.o.Tools)
-	if err != nil {
-		return err
-	}
-	if err := d.poller.Swap(ctx, work); err != nil {
-		closeWork()
-		return err
-	}
-	d.api.Swap(access(cfg))
-	d.close()
-	d.close = closeWork
-	d.log.Info("config reloaded", zap.Int("tools", len(work.Registry.Names())))
-	if changed := restarts(d.cfg, cfg); len(changed) > 0 {
-		d.log.Warn("sections of the config take effect at the next start only", zap.Strings("sections", changed))
-	}
-	return nil
-}
-
-// restarts names the sections that differ from those that the daemon was started
-// with and are looked at only then.
-func restarts(old, cfg *config.Config) (sections []string) {
-	was, is := old.Worker, cfg.Worker
-	was.PerTool = is.PerTool // each tool has it by now
-	for _, s := range []struct {
-		name string
-		same bool
-	}{
-		{"database", old.Database == cfg.Database},
-		{"listen", old.Listen == cfg.Listen},
-		{"log", old.Log == cfg.Log},
-		{"worker", was == is},
-		{"lease", old.Lease == cfg.Lease},
-	} {
-		if !s.same {
-			sections = append(sections, s.name)
-		}
-	}
-	return sections
-}
-
-// watchdog tells the service manager that this process runs, from the start until
-// the drain is over. It judges nothing: a daemon whose file is lost ends by itself,
-// and must not be killed while it waits for what runs.
-func (d *daemon) watchdog(ctx context.Context) error {
-	every, err := systemd.WatchdogInterval()
-	if err != nil || every == 0 {
-		return err
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			d.tell(systemd.Alive())
-		}
-	}
 }
 
 // tell: the service manager not listening is no reason to stop.

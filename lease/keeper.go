@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,6 +41,9 @@ type Keeper struct {
 	log  *zap.Logger
 	look chan struct{} // capacity 1: a claim without a holder is possible
 
+	poke  chan struct{} // capacity 1: somebody looks whether Run moves
+	pulse atomic.Uint64 // turns of Run's loop
+
 	mu   sync.Mutex // guards held
 	held map[int64]lease
 }
@@ -57,7 +61,7 @@ func NewKeeper(l *ledger.Ledger, o Options, log *zap.Logger) *Keeper {
 	if o.Lapsed == nil {
 		o.Lapsed = func(int) {}
 	}
-	return &Keeper{l: l, o: o, log: log, look: make(chan struct{}, 1), held: map[int64]lease{}}
+	return &Keeper{l: l, o: o, log: log, look: make(chan struct{}, 1), poke: make(chan struct{}, 1), held: map[int64]lease{}}
 }
 
 // Until is when a lease that is taken at now lapses.
@@ -93,6 +97,18 @@ func (k *Keeper) Sweep() {
 	}
 }
 
+// Pulse grows whenever Run has done another turn: at the latest after a Poke,
+// unless it is stuck or waits for the file.
+func (k *Keeper) Pulse() uint64 { return k.pulse.Load() }
+
+// Poke has Run do a turn.
+func (k *Keeper) Poke() {
+	select {
+	case k.poke <- struct{}{}:
+	default:
+	}
+}
+
 // Run renews until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	beat := time.NewTicker(k.o.Heartbeat)
@@ -100,9 +116,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	sweep := time.NewTimer(sweepEvery)
 	defer sweep.Stop()
 	for {
+		k.pulse.Add(1)
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.poke:
 		case due := <-beat.C:
 			k.renew(ctx, due)
 		case <-sweep.C:

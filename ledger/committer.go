@@ -60,7 +60,9 @@ func (w *committer) next() bool {
 			return false
 		}
 		<-w.q.wake
+		w.l.pulse.Add(1)
 	}
+	w.l.pulse.Add(1)
 	w.share()
 	return !w.l.failed()
 }
@@ -104,6 +106,7 @@ func (w *committer) begin() bool {
 			since = time.Now()
 			w.l.health.busy(since)
 		}
+		w.l.pulse.Add(1)
 		w.q.refuse(ErrBusy, true)
 		if w.q.closed() && time.Since(since) > closeTime {
 			w.q.refuse(ErrBusy, false)

@@ -39,6 +39,7 @@ type Ledger struct {
 	readers *puddle.Pool[*conn]
 	ckpt    *checkpointer
 	health  health
+	pulse   atomic.Uint64 // turns of the committer
 
 	err  atomic.Pointer[error] // why nothing can be written any more
 	dead chan struct{}         // closed with err

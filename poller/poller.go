@@ -46,6 +46,7 @@ type Options struct {
 	TookOver     bool          // this daemon began alone: time since the last claim ages nothing
 	Check        func() error  // asked at each pass; an error ends Run. nil: nothing
 	Observer     Observer      // nil: nobody
+	Began        func()        // called once by Run, when it looks for work. nil: nothing
 }
 
 // Poller runs what is due. The fields below the line belong to Run's goroutine.
@@ -65,6 +66,7 @@ type Poller struct {
 	streaks  streaks
 	attempts sync.WaitGroup
 	gate     gate
+	pulse    pulse
 
 	settling context.Context // of outcomes that cannot be recorded yet
 	abandon  context.CancelFunc
@@ -85,6 +87,9 @@ func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger)
 	if o.Check == nil {
 		o.Check = func() error { return nil }
 	}
+	if o.Began == nil {
+		o.Began = func() {}
+	}
 	p := &Poller{
 		l: l, keeper: k, log: log, o: o,
 		wake:     make(chan struct{}, 1),
@@ -92,6 +97,7 @@ func New(l *ledger.Ledger, k *lease.Keeper, w *Work, o Options, log *zap.Logger)
 		finished: make(chan finish, o.Concurrency),
 		slots:    newSlots(o.Concurrency),
 	}
+	p.pulse.began = sync.OnceFunc(o.Began)
 	p.clock.tick(l.Now(), time.Now())
 	p.settling, p.abandon = context.WithCancel(context.Background())
 	p.work.Store(w)
@@ -133,6 +139,7 @@ func (p *Poller) Run(ctx, work context.Context) error {
 		}
 		return err
 	}
+	p.pulse.began()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var looked time.Time
@@ -159,6 +166,7 @@ func (p *Poller) Run(ctx, work context.Context) error {
 		p.reap()
 		looked = time.Now()
 		next, err := p.pass(ctx, work)
+		p.pulse.looks.Add(1)
 		if err != nil {
 			return errors.Join(err, p.drain(work))
 		}
@@ -224,9 +232,11 @@ func (p *Poller) drain(work context.Context) error {
 		close(done)
 	}()
 	for {
+		p.pulse.looks.Add(1)
 		select {
 		case f := <-p.finished:
 			p.slots.reap(f)
+		case <-p.wake: // somebody looks whether this moves
 		case <-cut:
 			cut = nil
 			extension.Reset(settleExtend)
