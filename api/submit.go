@@ -125,6 +125,11 @@ func refusal(err error) error {
 		p.Fields = e.Fields
 		return p
 	}
+	if e, ok := errors.AsType[*intake.Gone](err); ok {
+		p := problem(intake.KeyPurged)
+		p.Detail = e.Error()
+		return p
+	}
 	if e, ok := errors.AsType[*intake.Invalid](err); ok {
 		p := problem(e.Code)
 		for _, in := range e.Problems {

@@ -134,11 +134,12 @@ func (h Held) settle(tx *ledger.Tx, m move, ev Evidence) (State, error) {
 	return to, Record(tx, h, ev)
 }
 
-// Record keeps evidence of an attempt. It never changes the entry.
+// Record keeps evidence of an attempt. It never changes the entry. Of an operation
+// that has been purged meanwhile nothing is kept.
 func Record(tx *ledger.Tx, h Held, ev Evidence) error {
 	_, err := tx.Exec(`INSERT INTO outbox_attempt
 		(operation_id, attempt, round, kind, token, phase, class, code, excerpt, at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		SELECT id, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM outbox_operation WHERE id = ?1`,
 		h.ID, h.Attempt, h.Round, ev.Kind, h.Token, ev.Phase, ev.Class, ev.Code, ev.Excerpt, tx.Now())
 	if err != nil {
 		return fmt.Errorf("record evidence: %w", err)

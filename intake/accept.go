@@ -22,7 +22,7 @@ type Accepted struct {
 // errNoEntry: the file was altered; audit names the operation.
 var errNoEntry = errors.New("the operation that has this key has no entry")
 
-// A new operation costs this statement, entry.Open's, and one look at its tool.
+// A new operation costs this statement, entry.Open's, and one look at its key and tool.
 // (RETURNING would join two of them, but makes a table to return from.)
 const insertSQL = `INSERT INTO outbox_operation
 	(status_ref, tenant_id, subject_id, tool_name, idempotency_key, arguments, request_sha256, effect, wire_key,
@@ -33,8 +33,16 @@ const insertSQL = `INSERT INTO outbox_operation
 
 // Accept stores a new operation with its entry. Where the scope and key exist,
 // the stored row decides: an equal request is answered with its present state,
-// any other with a *Conflict. It runs inside Write and may run more than once.
+// any other with a *Conflict. Where the key has a tombstone, an equal request is
+// answered with a *Gone and any other with a *Conflict. It runs inside Write and may run more than once.
 func (p *Prepared) Accept(tx *ledger.Tx) (Accepted, error) {
+	excused, gone, err := p.look(tx)
+	if err != nil {
+		return Accepted{}, err
+	}
+	if gone {
+		return Accepted{}, p.purged(tx)
+	}
 	args := append(p.args[:len(p.args):len(p.args)], tx.Now())
 	id, inserted, err := tx.Insert(insertSQL, args...)
 	if err != nil {
@@ -43,26 +51,29 @@ func (p *Prepared) Accept(tx *ledger.Tx) (Accepted, error) {
 	if !inserted {
 		return p.again(tx)
 	}
-	begin := entry.Begin{Due: later(tx.Now(), p.op.NotBefore)}
-	if begin.Excused, err = excused(tx, p.op.Scope.Tool); err != nil {
-		return Accepted{}, err
-	}
+	begin := entry.Begin{Due: later(tx.Now(), p.op.NotBefore), Excused: excused}
 	if err := entry.Open(tx, id, p.op.Scope.Tool, begin); err != nil {
 		return Accepted{}, err
 	}
 	return Accepted{ID: id, StatusRef: p.op.StatusRef, State: entry.Pending, New: true}, nil
 }
 
-// excused is the time for which the tool's operations have not aged so far. What
-// a pause lasts is added to the total at its end.
-func excused(tx *ledger.Tx, tool string) (time.Duration, error) {
+// lookSQL finds nothing in outbox_tool for a tool without a past.
+const lookSQL = `SELECT
+	COALESCE((SELECT excused_ms + IIF(paused, MAX(0, ?5 - paused_at), 0) FROM outbox_tool WHERE tool_name = ?3), 0),
+	EXISTS (SELECT 1 FROM outbox_tombstone
+		WHERE tenant_id = ?1 AND subject_id = ?2 AND tool_name = ?3 AND idempotency_key = ?4)`
+
+// look finds the time for which the tool's operations have not aged so far (what a
+// pause lasts is added to the total at its end), and whether the key has been purged.
+func (p *Prepared) look(tx *ledger.Tx) (excused time.Duration, gone bool, err error) {
 	var ms int64
-	err := tx.One(`SELECT excused_ms + IIF(paused, MAX(0, ? - paused_at), 0) FROM outbox_tool WHERE tool_name = ?`,
-		tx.Now(), tool).Scan(&ms)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("read time excused: %w", err)
+	s := &p.op.Scope
+	err = tx.One(lookSQL, s.Tenant, s.Subject, s.Tool, s.Key, tx.Now()).Scan(&ms, &gone)
+	if err != nil {
+		return 0, false, fmt.Errorf("look at tool and key: %w", err)
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return time.Duration(ms) * time.Millisecond, gone, nil
 }
 
 // again answers for an operation that exists: the row in the file is the

@@ -78,9 +78,12 @@ func (d *drain) accept(id int64, p *Prepared) error {
 		return err
 	})
 	var conflict *Conflict
+	var gone *Gone
 	switch {
 	case errors.As(err, &conflict):
 		return d.refuse(id, KeyConflict, conflict.Error())
+	case errors.As(err, &gone):
+		return d.refuse(id, KeyPurged, gone.Error())
 	case errors.Is(err, errNoEntry):
 		return d.refuse(id, KeyConflict, err.Error())
 	case survivable(err):

@@ -12,8 +12,8 @@
 // application let become neither is parked.
 //
 // Whether the caller may name this tenant and subject is decided above. When an
-// operation runs is left to poller. It owns outbox_operation, outbox_intake and
-// outbox_refused.
+// operation runs is left to poller. It owns outbox_operation, outbox_tombstone,
+// outbox_intake and outbox_refused.
 package intake
 
 import (
@@ -40,6 +40,7 @@ const (
 	InputInvalid = "INPUT_INVALID"
 	ToolUnknown  = "TOOL_UNKNOWN"
 	KeyConflict  = "IDEMPOTENCY_CONFLICT"
+	KeyPurged    = "ALREADY_PURGED"
 	StoreRefused = "STORE_REFUSED" // of a row only: a trigger or constraint of the application
 )
 
