@@ -18,9 +18,11 @@ func (r *report) config(c *Config) {
 			"less than lease.ttl; without it, a third of lease.ttl", "lease.heartbeat", "lease.ttl")
 	}
 	r.listen(c)
+	r.group("database.application_group", c.Database.ApplicationGroup)
 	for i := range c.Principals {
 		r.principal(c.Principals, i)
 	}
+	r.providers(c.Providers)
 	r.retry("retry", c.Retry, c.Retry)
 	for i := range c.Tools {
 		path := fmt.Sprintf("tools[%d]", i)
@@ -28,6 +30,7 @@ func (r *report) config(c *Config) {
 		c.Tools[i] = r.complete(path, c.Tools[i], c)
 	}
 	r.unique(c.Tools)
+	r.across(c)
 }
 
 func (r *report) listen(c *Config) {
@@ -56,6 +59,9 @@ func (r *report) principal(all []Principal, i int) {
 	}
 	if len(p.MaySubmit) == 0 {
 		r.refuse(path+".may_submit", "nothing", "at least one {tenant, subject}")
+	}
+	for j, role := range p.Roles {
+		r.role(fmt.Sprintf("%s.roles[%d]", path, j), role, p.Roles[:j])
 	}
 	for j, s := range p.MaySubmit {
 		r.scope(fmt.Sprintf("%s.may_submit[%d]", path, j), s)

@@ -8,7 +8,13 @@ import (
 	"time"
 )
 
-const defaultTimeout = 30 * time.Second
+// How long an attempt may take where nothing is said: a local effect holds up
+// every other write.
+const (
+	defaultTimeout      = 30 * time.Second
+	defaultLocalTimeout = time.Second
+	longestLocal        = 10 * time.Second
+)
 
 // Tool completes a tool that a program declares itself, from the retry and
 // worker sections and the defaults, and checks it as one of the file. It needs
@@ -38,11 +44,13 @@ func (r *report) complete(path string, t Tool, c *Config) Tool {
 	if t.Retry.Backoff != "list" {
 		t.Retry.Delays = nil
 	}
-	t.Effect = cmp.Or(t.Effect, "opaque")
 	t.WireKey = cmp.Or(t.WireKey, "scope")
 	t.Concurrency = cmp.Or(t.Concurrency, c.Worker.PerTool)
+	t = t.completeLocal()
+	t.Effect = cmp.Or(t.Effect, "opaque")
 	t.HTTP, t.Exec, t.Timeout = target(t.HTTP, t.Exec, t.Timeout, "POST")
 	t.Timeout = cmp.Or(t.Timeout, defaultTimeout)
+	t = t.completeTerms()
 	r.exitCodes(path+".exec", t.Exec)
 	if t.Query != nil {
 		q := *t.Query
@@ -51,6 +59,38 @@ func (r *report) complete(path string, t Tool, c *Config) Tool {
 		q.NotBefore = cmp.Or(q.NotBefore, t.Timeout)
 		r.exitCodes(path+".query.exec", q.Exec)
 		t.Query = &q
+	}
+	return t
+}
+
+// completeLocal fills what follows from sql.
+func (t Tool) completeLocal() Tool {
+	if t.SQL == nil {
+		return t
+	}
+	own := *t.SQL
+	t.Effect = cmp.Or(t.Effect, "local")
+	t.Timeout = cmp.Or(t.Timeout, own.Timeout, defaultLocalTimeout)
+	own.Timeout = 0
+	t.SQL = &own
+	return t
+}
+
+// completeTerms fills guards, approval, breaker and budget.
+func (t Tool) completeTerms() Tool {
+	t.Approval.Mode = cmp.Or(t.Approval.Mode, "none")
+	if t.Breaker.Failures > 0 {
+		t.Breaker.Window = cmp.Or(t.Breaker.Window, time.Minute)
+		t.Breaker.Cooldown = cmp.Or(t.Breaker.Cooldown, 30*time.Second)
+	}
+	if t.UnknownBudget.Count > 0 {
+		t.UnknownBudget.Per = cmp.Or(t.UnknownBudget.Per, time.Hour)
+	}
+	t.Guards = slices.Clone(t.Guards)
+	for i := range t.Guards {
+		g := &t.Guards[i]
+		g.HTTP, g.Exec, g.Timeout = target(g.HTTP, g.Exec, g.Timeout, "POST")
+		g.Timeout = cmp.Or(g.Timeout, t.Timeout)
 	}
 	return t
 }

@@ -30,64 +30,68 @@ type Config struct {
 	Worker     Worker      `key:"worker"`
 	Lease      Lease       `key:"lease"`
 	Retry      Retry       `key:"retry"`
+	Retention  Retention   `key:"retention"`
 	Operators  Operators   `key:"operators"`
 	Principals []Principal `key:"principals"`
+	Providers  []Provider  `key:"providers"`
+	Hook       string      `key:"hook"` // name of a tool that is told of dead, unknown held, breaker, pause and disk; nobody unless said
 	Tools      []Tool      `key:"tools"`
 }
 
 // Database names the file and how it is opened.
 type Database struct {
-	Path           string `key:"path"`                 // "" unless said
-	Readers        int    `key:"readers" range:"1-64"` // connections that only read
-	AllowNetworkFS bool   `key:"allow_network_fs"`     // open it although it lies on a network file system
+	Path             string `key:"path"`                 // may be the application's own database; needed to run
+	Readers          int    `key:"readers" range:"1-64"` // connections that only read
+	ApplicationGroup string `key:"application_group"`    // name of the group of the applications that open the file too: it may write it
+	AllowNetworkFS   bool   `key:"allow_network_fs"`     // open it although it lies on a network file system, where SQLite is not safe
 }
 
 // Listen says where the daemon answers.
 type Listen struct {
-	Socket     string      `key:"socket"`      // path of the unix socket; "" unless said
-	SocketMode fs.FileMode `key:"socket_mode"` // permission bits only; in the file a quoted octal string
+	Socket     string      `key:"socket"`      // path of the unix socket; needed to run
+	SocketMode fs.FileMode `key:"socket_mode"` // permission bits, as a quoted octal string
 }
 
 // Log says how much is logged and in which form.
 type Log struct {
-	Level  string `key:"level" words:"debug info warn error"`
-	Format string `key:"format" words:"auto json console"`
+	Level  string `key:"level" words:"debug info warn error"` // the least that is logged
+	Format string `key:"format" words:"auto json console"`    // auto: console on a terminal, else json
 }
 
 // Worker bounds what runs at once.
 type Worker struct {
-	Concurrency  int           `key:"concurrency" range:"1-10000"`
-	PerTool      int           `key:"per_tool" range:"1-10000"` // for a tool that says nothing; half of Concurrency unless said
-	PollInterval time.Duration `key:"poll_interval" range:"10ms-5m"`
-	DrainTimeout time.Duration `key:"drain_timeout" range:"10ms-1h"`
-	Exclusive    bool          `key:"exclusive"`
+	Concurrency  int           `key:"concurrency" range:"1-10000"`   // attempts at once, over all tools
+	PerTool      int           `key:"per_tool" range:"1-10000"`      // the same for a tool that says nothing; half of concurrency unless said
+	PollInterval time.Duration `key:"poll_interval" range:"10ms-5m"` // a safety net only: work is noticed at once
+	DrainTimeout time.Duration `key:"drain_timeout" range:"10ms-1h"` // how long a stop waits for attempts in flight
+	Exclusive    bool          `key:"exclusive"`                     // false: several processes on one file, leases trusted by time
 }
 
 // Lease is how long a claim holds without a heartbeat.
 type Lease struct {
-	TTL       time.Duration `key:"ttl" range:"1s-1h"`
-	Heartbeat time.Duration `key:"heartbeat" range:"10ms-1h"` // below TTL; a third of it unless said
+	TTL       time.Duration `key:"ttl" range:"1s-1h"`         // from the claim or the last heartbeat
+	Heartbeat time.Duration `key:"heartbeat" range:"10ms-1h"` // below ttl; a third of it unless said
 }
 
 // Operators may see and review everything.
 type Operators struct {
-	UIDs []int `key:"uids" range:"0-4294967294"`
-	GIDs []int `key:"gids" range:"0-4294967294"`
+	UIDs []int `key:"uids" range:"0-4294967294"` // numbers of users
+	GIDs []int `key:"gids" range:"0-4294967294"` // numbers of groups
 }
 
 // Principal is a user of this host who may submit.
 type Principal struct {
-	Name      string  `key:"name"`
-	UID       int     `key:"uid" range:"0-4294967294"`
-	MaySubmit []Scope `key:"may_submit"`
+	Name      string   `key:"name"`                     // for logs and answers
+	UID       int      `key:"uid" range:"0-4294967294"` // the number of the user; must be said
+	MaySubmit []Scope  `key:"may_submit"`               // at least one
+	Roles     []string `key:"roles"`                    // what static guards ask for, looked up anew each time
 }
 
-// Scope is what a principal may submit for. "*" stands for any tenant or
-// subject; no tools means all of them.
+// Scope is what a principal may submit for.
 type Scope struct {
-	Tenant  string   `key:"tenant"`
-	Subject string   `key:"subject"`
-	Tools   []string `key:"tools"`
+	Tenant  string   `key:"tenant"`  // "*" = any
+	Subject string   `key:"subject"` // "*" = any
+	Tools   []string `key:"tools"`   // names; all tools unless said
 }
 
 // Default is what an empty file would come to: every default, no tools, and
@@ -100,6 +104,10 @@ func Default() Config {
 		Worker:    Worker{Concurrency: 32, PollInterval: time.Second, DrainTimeout: 30 * time.Second, Exclusive: true},
 		Lease:     Lease{TTL: 30 * time.Second},
 		Operators: Operators{UIDs: []int{0}},
+		Retention: Retention{
+			Delivered: 720 * time.Hour, Discarded: 720 * time.Hour, Refused: 720 * time.Hour,
+			Tombstone: 8760 * time.Hour, Every: time.Hour,
+		},
 		Retry: Retry{
 			Backoff: "exponential", Initial: time.Second, Factor: 2, Max: 10 * time.Minute, Jitter: "full",
 			MaxAttempts: 12, MaxAge: 72 * time.Hour, MaxLapses: 3, MaxQueries: 20,

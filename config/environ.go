@@ -63,6 +63,9 @@ func bindings(t reflect.Type, path string, into map[string]binding) map[string]b
 	names, fields := fieldsOf(t)
 	for _, name := range names {
 		f, at := fields[name], join(path, name)
+		if !offered(at) {
+			continue
+		}
 		switch f.typ.Kind() {
 		case reflect.Struct:
 			bindings(f.typ, at, into)
@@ -104,7 +107,7 @@ func (r *report) stranger(name string, names []string) {
 	word := strings.ToLower(strings.TrimPrefix(name, prefix))
 	first, _, _ := strings.Cut(word, "_")
 	sections, _ := fieldsOf(reflect.TypeFor[Config]())
-	section := slices.Contains(sections, first) || slices.Contains(later, first)
+	section := slices.Contains(sections, first)
 	allowed := prefix + " and the path of a single value outside lists, for example " + variable("worker.poll_interval")
 	near := suggest(word, names)
 	slip := near != "" && distance(word, near) <= 2

@@ -105,6 +105,14 @@ func fromText(from, to reflect.Type, data any) (any, error) {
 		if isText {
 			return EnvVar{Name: text}, nil
 		}
+	case approvalType:
+		if isText {
+			return Approval{Mode: text}, nil
+		}
+	case breakerType, budgetType:
+		if isText {
+			return reflect.Zero(to).Interface(), nil // off
+		}
 	}
 	return data, nil
 }

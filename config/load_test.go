@@ -74,6 +74,7 @@ tools:
 			Timeout: 7 * time.Second, NotBefore: 7 * time.Second,
 		},
 		Timeout: 7 * time.Second, Concurrency: 4, Rate: config.Rate{Events: 100, Per: time.Minute},
+		Approval: config.Approval{Mode: "none"},
 	}
 	if diff := cmp.Diff(want, c.Tools[0]); diff != "" {
 		t.Errorf("tool (-want +got):\n%s", diff)

@@ -24,7 +24,7 @@ func (r *report) ranges(v reflect.Value, path string) {
 func (r *report) ranged(v reflect.Value, tag reflect.StructTag, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
-		if !v.IsNil() {
+		if !v.IsNil() && v.Elem().Kind() == reflect.Struct {
 			r.ranges(v.Elem(), path)
 		}
 	case reflect.Struct:
@@ -55,10 +55,11 @@ func (r *report) element(v reflect.Value, tag reflect.StructTag, path string) {
 }
 
 func (r *report) worded(value string, words []string, path string) {
+	words = offeredWords(path, words)
 	switch {
 	case slices.Contains(words, value):
-	case value == "local" && strings.HasSuffix(path, ".effect"):
-		r.breaks(path, "local, which is "+notYet, either(words))
+	case !offered(path + "=" + value):
+		r.breaks(path, value+", which is "+notYet, either(words))
 	default:
 		allowed := either(words)
 		if near := suggest(value, words); near != "" {

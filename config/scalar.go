@@ -17,6 +17,9 @@ var (
 	modeType     = reflect.TypeFor[fs.FileMode]()
 	rateType     = reflect.TypeFor[Rate]()
 	envVarType   = reflect.TypeFor[EnvVar]()
+	approvalType = reflect.TypeFor[Approval]()
+	breakerType  = reflect.TypeFor[Breaker]()
+	budgetType   = reflect.TypeFor[UnknownBudget]()
 )
 
 var (
@@ -67,7 +70,7 @@ func parseRate(text string) (Rate, error) {
 
 // scalar checks the type of one plain value. It returns what is allowed, and ""
 // if the value is of the type; its range is looked at later.
-func scalar(n *yaml.Node, t reflect.Type, tag reflect.StructTag) (found, allowed string) {
+func scalar(n *yaml.Node, t reflect.Type, tag reflect.StructTag, path string) (found, allowed string) {
 	found = show(n, tag)
 	text := n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str"
 	switch {
@@ -83,7 +86,7 @@ func scalar(n *yaml.Node, t reflect.Type, tag reflect.StructTag) (found, allowed
 		}
 	case t.Kind() == reflect.String:
 		if !text {
-			return found, textAllowed(n, tag)
+			return found, textAllowed(n, tag, path)
 		}
 	case t.Kind() == reflect.Bool:
 		if n.ShortTag() != "!!bool" {
@@ -118,9 +121,9 @@ func duration(n *yaml.Node, tag reflect.StructTag) (found, allowed string) {
 	return "", ""
 }
 
-func textAllowed(n *yaml.Node, tag reflect.StructTag) string {
-	if words := tag.Get("words"); words != "" {
-		return either(strings.Fields(words))
+func textAllowed(n *yaml.Node, tag reflect.StructTag, path string) string {
+	if words := strings.Fields(tag.Get("words")); len(words) > 0 {
+		return either(offeredWords(path, words))
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
 		return "text: put it in quotes"

@@ -28,6 +28,9 @@ func (r *report) http(path string, h HTTP, query bool) {
 		}
 	}
 	r.certificates(path, h)
+	if h.Sign != nil && h.Sign.SecretsFile == "" {
+		r.refuse(path+".sign.secrets_file", "nothing", "the path of a file with one or two secrets")
+	}
 	for i, header := range h.Headers {
 		r.header(fmt.Sprintf("%s.headers[%d]", path, i), header)
 		for _, other := range h.Headers[:i] {
@@ -72,6 +75,9 @@ func (r *report) exec(path string, e Exec) {
 		if strings.ContainsRune(arg, 0) {
 			r.refuse(fmt.Sprintf("%s.argv[%d]", path, i), "an argument with a NUL", "text without one")
 		}
+	}
+	if e.User != "" || r.said(path+".user") {
+		r.name(path+".user", e.User)
 	}
 	for i, v := range e.Env {
 		at := fmt.Sprintf("%s.env[%d]", path, i)

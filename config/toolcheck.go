@@ -10,12 +10,16 @@ const reserved = "outbox."
 
 // tool checks a tool of the file as it stands there, before it is completed.
 func (r *report) tool(path string, t Tool) {
-	if t.HTTP == nil && t.Exec == nil {
-		r.refuse(path, "a tool with neither http nor exec", "one of them", path+".http", path+".exec", path+".sql")
+	if t.HTTP == nil && t.Exec == nil && t.SQL == nil {
+		kinds := "neither http nor exec"
+		if offered(path + ".sql") {
+			kinds = "none of http, exec and sql"
+		}
+		r.refuse(path, "a tool with "+kinds, "one of them", path+".http", path+".exec", path+".sql")
 	}
 	if q := t.Query; q != nil && q.HTTP == nil && q.Exec == nil {
 		path := path + ".query"
-		r.refuse(path, "a query with neither http nor exec", "one of them", path+".http", path+".exec", path+".sql")
+		r.refuse(path, "a query with neither http nor exec", "one of them", path+".http", path+".exec")
 	}
 	r.declared(path, t)
 }
@@ -27,6 +31,8 @@ func (r *report) declared(path string, t Tool) {
 		r.refuse(path+".name", quote(t.Name), "a name that does not begin with "+reserved+", which is kept for built-in tools")
 	}
 	r.target(path, t.HTTP, t.Exec, t.Timeout > 0, false)
+	r.local(path, t)
+	r.terms(path, t)
 	if t.Query != nil {
 		r.target(path+".query", t.Query.HTTP, t.Query.Exec, t.Query.Timeout > 0, true)
 	} else if t.Effect == "queryable" {

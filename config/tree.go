@@ -11,12 +11,27 @@ import (
 )
 
 // later are the keys of the format that this version knows and does not offer.
+// A word of a key stands there as key=word.
 var later = []string{
 	"database.application_group", "retention", "providers", "hook", "principals[].roles",
-	"tools[].sql", "tools[].guards", "tools[].approval", "tools[].breaker", "tools[].unknown_budget",
+	"tools[].sql", "tools[].effect=local", "tools[].guards", "tools[].approval", "tools[].breaker", "tools[].unknown_budget",
 	"tools[].input_schema", "tools[].output_schema",
-	"tools[].http.sign", "tools[].exec.user", "tools[].exec.umask",
-	"tools[].query.sql", "tools[].query.http.sign", "tools[].query.exec.user", "tools[].query.exec.umask",
+	"tools[].http.sign", "tools[].exec.user", "tools[].exec.umask", "tools[].exec.nice",
+	"tools[].query.http.sign", "tools[].query.exec.user", "tools[].query.exec.umask", "tools[].query.exec.nice",
+}
+
+// offered reports whether this version takes the key (or key=word) at the path.
+func offered(path string) bool {
+	return !slices.Contains(later, index.ReplaceAllString(path, "[]"))
+}
+
+// offeredOf leaves those of the keys of the mapping at path that are offered.
+func offeredOf(path string, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !offered(join(path, name)) })
+}
+
+func offeredWords(path string, words []string) []string {
+	return slices.DeleteFunc(words, func(word string) bool { return !offered(path + "=" + word) })
 }
 
 const notYet = "not available in this version"
@@ -46,16 +61,28 @@ func (r *report) value(n *yaml.Node, t reflect.Type, tag reflect.StructTag, path
 	case t == envVarType && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
 		return true
 	case t.Kind() == reflect.Struct && t != rateType:
+		if words := tag.Get("words"); words != "" && len(n.Content) == 0 {
+			return r.short(n, strings.Fields(words), path)
+		}
 		return r.mapping(n, t, path)
 	case t.Kind() == reflect.Slice:
 		return r.sequence(n, t.Elem(), tag, path)
 	default:
-		found, allowed = scalar(n, t, tag)
+		found, allowed = scalar(n, t, tag, path)
 	}
 	if allowed == "" {
 		return true
 	}
 	r.breaks(path, found, allowed)
+	return false
+}
+
+// short checks what stands in the place of a mapping with keys: one of the words.
+func (r *report) short(n *yaml.Node, words []string, path string) bool {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && slices.Contains(words, n.Value) {
+		return true
+	}
+	r.breaks(path, show(n, ""), either(append(slices.Clone(words), "a mapping with at least one key")))
 	return false
 }
 
@@ -83,6 +110,7 @@ func (r *report) sequence(n *yaml.Node, elem reflect.Type, tag reflect.StructTag
 
 func (r *report) mapping(n *yaml.Node, t reflect.Type, path string) bool {
 	names, fields := fieldsOf(t)
+	names = offeredOf(path, names)
 	if n.Kind != yaml.MappingNode {
 		r.breaks(path, kind(n), "a mapping with the keys "+strings.Join(names, ", "))
 		return false
@@ -125,7 +153,7 @@ func (r *report) key(key *yaml.Node, path string, names []string) bool {
 	switch {
 	case key.Kind != yaml.ScalarNode || key.Style&yaml.TaggedStyle != 0 || !word.MatchString(key.Value):
 		r.refuseAt(placeOf(key), path, "a key that is no plain word", "one of "+strings.Join(names, ", "))
-	case slices.Contains(later, index.ReplaceAllString(at, "[]")):
+	case !offered(at):
 		r.broken = append(r.broken, at)
 		r.refuseAt(placeOf(key), at, "a key that is "+notYet, "leave it out")
 	case !slices.Contains(names, key.Value):
