@@ -79,6 +79,9 @@ type Tool struct {
 	Paused      bool      `json:"paused"`
 	PauseReason string    `json:"pause_reason,omitzero"`
 	PausedAt    time.Time `json:"paused_at,omitzero"`
+	// Until when its breaker lets nothing start, and then one attempt at a time;
+	// absent while it is closed.
+	BreakerUntil time.Time `json:"breaker_until,omitzero"`
 }
 
 // Tools are in the order of their names.
@@ -103,7 +106,7 @@ func (s *API) toolList(ctx context.Context) (Tools, error) {
 	}
 	list := Tools{make([]Tool, len(known))}
 	for i, t := range known {
-		list.Tools[i] = Tool{t.Name, t.Configured, t.Paused, t.PauseReason, t.PausedAt}
+		list.Tools[i] = Tool{t.Name, t.Configured, t.Paused, t.PauseReason, t.PausedAt, t.Breaker}
 	}
 	return list, nil
 }

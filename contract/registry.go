@@ -24,6 +24,24 @@ type Tool struct {
 	Query       *QueryRule    // nil: the downstream cannot be asked
 	Concurrency int           // attempts at a time
 	Rate        Rate
+
+	Breaker       Breaker
+	UnknownBudget Budget
+}
+
+// Breaker leaves a destination alone after that many failures in a row (not sent,
+// server errors, time limits) within a window, for a cooldown. Zero: there is none.
+type Breaker struct {
+	Failures int
+	Window   time.Duration
+	Cooldown time.Duration
+}
+
+// Budget is how many entries may become unknown within a time before the tool is
+// paused. Zero: any number.
+type Budget struct {
+	Count int
+	Per   time.Duration
 }
 
 // Retry says when a tool is tried again, and the limits per round.
@@ -94,7 +112,7 @@ func newTool(t config.Tool) (*Tool, error) {
 	tool := &Tool{
 		Name: t.Name, Effect: entry.Effect(t.Effect), Wire: WireMode(t.WireKey), Revisions: revisions,
 		Retry: retry(t.Retry), KeyWindow: t.KeyWindow, Timeout: t.Timeout, Concurrency: t.Concurrency,
-		Rate: Rate(t.Rate),
+		Rate: Rate(t.Rate), Breaker: Breaker(t.Breaker), UnknownBudget: Budget(t.UnknownBudget),
 	}
 	if t.Query != nil {
 		tool.Query = &QueryRule{Timeout: t.Query.Timeout, NotBefore: t.Query.NotBefore}

@@ -114,6 +114,7 @@ func (p *Poller) send(ctx context.Context, c claim) {
 	}
 	p.settle(c, p.observed(cut, out))
 	p.misconfigured(c, out)
+	p.breaker(c, unwell(out), out.Code)
 }
 
 // call is the one place where a handler is run. A panic of a Handler is an

@@ -29,6 +29,7 @@ type claim struct {
 	tool  *contract.Tool
 	work  *Work
 	since time.Time // when it was claimed or marked, monotonic
+	probe bool      // what an open breaker lets through
 }
 
 // move is an entry that a pass settled without an attempt.
@@ -43,6 +44,7 @@ type move struct {
 type share struct {
 	tool *contract.Tool
 	n    int
+	runs int           // of it already
 	wait time.Duration // until its rate lets more start; 0: no matter
 }
 
@@ -152,7 +154,7 @@ func (p *Poller) plan() *finder {
 	for _, name := range f.work.Registry.Names() {
 		tool, _ := f.work.Registry.Lookup(name)
 		n, wait := p.slots.quota(tool)
-		f.shares = append(f.shares, share{tool, n, wait})
+		f.shares = append(f.shares, share{tool, n, p.slots.tools[name], wait})
 	}
 	return f
 }

@@ -15,15 +15,19 @@ import (
 func (f *finder) pick(tx *ledger.Tx) ([]candidate, error) {
 	var found []candidate
 	for _, s := range f.shares {
-		if !f.tools[s.tool.Name].pausedAt.IsZero() {
+		row, probe, wait := f.tools[s.tool.Name], false, time.Duration(0)
+		if !row.pausedAt.IsZero() {
 			continue
+		}
+		if s.n, probe, wait = row.admits(s.tool, s.runs, s.n, tx.Now()); wait > s.wait {
+			s.wait = wait
 		}
 		rows, err := f.probe(tx, s)
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range rows {
-			found = append(found, candidate{d, s.tool})
+			found = append(found, candidate{d, s.tool, probe})
 		}
 	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].due.DueAt.Before(found[j].due.DueAt) })
@@ -70,8 +74,9 @@ func (f *finder) soonest(at time.Time) {
 }
 
 type candidate struct {
-	due  entry.Due
-	tool *contract.Tool
+	due   entry.Due
+	tool  *contract.Tool
+	probe bool
 }
 
 // sift keeps what may start and moves what must not: past a limit, or leased by

@@ -64,6 +64,8 @@ type Poller struct {
 	ageless  atomic.Bool  // the clock was set a moment ago
 	cut      atomic.Int64 // attempts that the drain limit ended
 	streaks  streaks
+	failures recent // of destinations, for the breakers
+	unknowns recent
 	attempts sync.WaitGroup
 	gate     gate
 	pulse    pulse

@@ -28,6 +28,9 @@ func (p *Poller) question(ctx context.Context, c claim) {
 	asked, began := p.l.Now(), time.Now()
 	ans := p.ask(asking, asker, c)
 	p.o.Observer.Attempt(c.tool.Name, "query_"+string(ans.Found), time.Since(began))
+	if c.probe && ctx.Err() == nil {
+		defer p.breaker(c, ans.Found == handler.NoAnswer, ans.Code)
+	}
 	switch {
 	case ans.Found == handler.Applied:
 		p.deliver(c, ans.Result, ans.Reference, ans.Code)

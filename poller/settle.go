@@ -178,6 +178,9 @@ func (p *Poller) settled(c claim, to entry.State, code string, err error) {
 		return
 	}
 	p.o.Observer.Settled(c.op.StatusRef)
+	if to == entry.Unknown && c.held.State == entry.Sending {
+		p.unproven(c)
+	}
 	if e := p.log.Check(level(to), "entry settled"); e != nil {
 		e.Write(p.fields(c, zap.String("state", string(to)), zap.String("code", code))...)
 	}

@@ -39,7 +39,7 @@ func (f *finder) take(tx *ledger.Tx, picked []candidate) error {
 		if err != nil {
 			return err
 		}
-		f.claims = append(f.claims, claim{held, c.due, op, c.tool, f.work, f.began})
+		f.claims = append(f.claims, claim{held, c.due, op, c.tool, f.work, f.began, c.probe})
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ type toolRow struct {
 	reason   string
 	pausedAt time.Time // zero: not paused
 	excused  time.Duration
+
+	breakerUntil time.Time // zero: closed
 }
 
 // enter adds the tools that the table lacks.
@@ -55,11 +57,11 @@ func read(q ledger.Querier, rows map[string]toolRow) error {
 		var name string
 		var row toolRow
 		var excused int64
-		err := r.Scan(&name, &row.reason, &row.pausedAt, &excused)
+		err := r.Scan(&name, &row.reason, &row.pausedAt, &excused, &row.breakerUntil)
 		row.excused = time.Duration(excused) * time.Millisecond
 		rows[name] = row
 		return err
-	}, `SELECT tool_name, pause_reason, paused_at, excused_ms FROM outbox_tool`)
+	}, `SELECT tool_name, pause_reason, paused_at, excused_ms, breaker_until FROM outbox_tool`)
 }
 
 // excused is the paused and down time of one tool, in all. As at accept, a pause
@@ -81,6 +83,7 @@ type ToolStatus struct {
 	Paused      bool
 	PauseReason string
 	PausedAt    time.Time
+	Breaker     time.Time // until when nothing starts, and then one attempt at a time; zero: it is closed
 }
 
 // Tools lists every tool that is configured or has a past in the file.
@@ -98,7 +101,7 @@ func (p *Poller) Tools(ctx context.Context) ([]ToolStatus, error) {
 	for name, row := range rows {
 		_, configured := p.Work().Registry.Lookup(name)
 		list = append(list, ToolStatus{Name: name, Configured: configured, Paused: !row.pausedAt.IsZero(),
-			PauseReason: row.reason, PausedAt: row.pausedAt})
+			PauseReason: row.reason, PausedAt: row.pausedAt, Breaker: row.breakerUntil})
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, nil
