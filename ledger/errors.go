@@ -34,6 +34,16 @@ var (
 	ErrNotDatabase = errors.New("file is not a SQLite database, or is damaged")
 	// ErrNoSchema: the file has no outbox tables and was opened for reading.
 	ErrNoSchema = errors.New("database has no outbox tables: the first start of the daemon (`outboxd run`), or the first `outboxd submit`, makes them")
+	// ErrForeign: the file holds the application's own tables, and that was not said to be known.
+	ErrForeign = errors.New("database holds the application's own tables, which are copied and put back with it: say --foreign-tables if that is meant")
+	// ErrExists: there is a file where a backup was to be.
+	ErrExists = errors.New("there is a file of that name already: name another one, or say --replace")
+	// ErrTarget: a backup cannot be written where it was to be.
+	ErrTarget = errors.New("backup cannot be written there: its directory must exist and be writable by the user that does it (beside a daemon, the daemon's), and only an earlier backup is ever replaced")
+	// ErrInUse: the file to be restored is open in another process.
+	ErrInUse = errors.New("database is open in another process: stop the daemon and every application that uses the file")
+	// ErrLeftover: the file to be restored is missing, but not what belongs to it.
+	ErrLeftover = errors.New("the database file is missing, but its -wal, -shm or -journal is there: move that away first, it may hold commits")
 	// ErrClosed: the ledger is closed or closing.
 	ErrClosed = errors.New("ledger is closed")
 	// ErrForeignKey: a closure ended with a deferred foreign key violated.
@@ -58,6 +68,11 @@ var codes = []struct {
 	{ErrNetworkFS, "NETWORK_FILE_SYSTEM"},
 	{ErrNotDatabase, "NOT_A_DATABASE"},
 	{ErrNoSchema, "STORE_CONTRACT_ERROR"},
+	{ErrForeign, "FOREIGN_TABLES"},
+	{ErrExists, "TARGET_EXISTS"},
+	{ErrTarget, "TARGET_UNUSABLE"},
+	{ErrInUse, "DATABASE_IN_USE"},
+	{ErrLeftover, "DATABASE_NOT_FOUND"},
 	{ErrClosed, "CLOSED"},
 }
 

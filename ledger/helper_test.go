@@ -204,4 +204,6 @@ var children = map[string]func(path string) error{
 	"foreign":  foreignWriter,
 	"create":   createTogether,
 	"complete": completeBroken,
+	"upgrade":  upgrade,
+	"idle":     holdOpen,
 }
