@@ -48,7 +48,7 @@ func TestTheUnitWaitsLongerThanTheDrain(t *testing.T) {
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("systemd-analyze is not installed")
+		t.Skip("NOT TESTED: whether systemd accepts the units: systemd-analyze is not installed")
 	}
 	// The binary is not installed where tests run: any program stands for it.
 	text := strings.Replace(string(unit(t)), "/usr/bin/outboxd", "/bin/true", 1)
@@ -59,5 +59,44 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 	out, err := exec.Command(verify, "verify", "--man=no", path).CombinedOutput()
 	if err != nil || strings.Contains(string(out), path) {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+func TestTheUnitIsHardened(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("NOT TESTED: how exposed the unit is: systemd-analyze is not installed")
+	}
+	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", "--threshold=15", "outboxd.service").CombinedOutput()
+	if err != nil {
+		t.Errorf("the unit is exposed by more than 1.5: %v\n%s", err, out)
+	}
+}
+
+// The socket sees who connects by uid: with users of its own the service would see
+// nobody. And it must be able to reach downstreams.
+func TestTheUnitDoesNotHideTheUsersOfTheSocket(t *testing.T) {
+	for line := range strings.Lines(string(unit(t))) {
+		for _, never := range []string{"PrivateUsers=", "PrivateNetwork=", "IPAddressDeny=", "DynamicUser="} {
+			if strings.HasPrefix(line, never) {
+				t.Errorf("outboxd.service says %s", line)
+			}
+		}
+	}
+}
+
+// A reload with a broken config must reach the daemon all the same: the unit names
+// the socket, and that is the one of the shipped configuration.
+func TestTheUnitReloadsAtTheSocketOfTheShippedConfiguration(t *testing.T) {
+	shipped, err := os.ReadFile("../examples/outboxd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const socket = "/run/outboxd/outboxd.sock"
+	if !strings.Contains(string(unit(t)), "\nExecReload=/usr/bin/outboxd config reload --socket "+socket+"\n") {
+		t.Errorf("ExecReload does not wait at %s", socket)
+	}
+	if !strings.Contains(string(shipped), "\n  socket: "+socket+"\n") {
+		t.Errorf("the shipped configuration does not listen at %s", socket)
 	}
 }

@@ -57,7 +57,7 @@ func (a *app) end(err error) int {
 		return int(code)
 	}
 	if problems, ok := errors.AsType[*config.Problems](err); ok {
-		a.say(problems.Error())
+		a.complain(problems.Error())
 		return exitConfig
 	}
 	if p, ok := errors.AsType[*api.Problem](err); ok && p.Exit() == exitNo {
@@ -68,15 +68,21 @@ func (a *app) end(err error) int {
 	f := failureOf(err)
 	line, err := json.Marshal(map[string]any{"error": map[string]string{"code": f.code, "message": capped(f.message)}})
 	if err == nil {
-		if a.journal() {
-			line = append(fmt.Appendf(nil, "<%d>", priority(zapcore.ErrorLevel)), line...)
-		}
-		a.say(string(line))
+		a.complain(string(line))
 	}
 	if f.code == cutOff {
 		return exitCutOff
 	}
 	return exitFailed
+}
+
+// complain says what went wrong. In the journal each line is an error.
+func (a *app) complain(text string) {
+	if a.journal() {
+		prefix := fmt.Sprintf("<%d>", priority(zapcore.ErrorLevel))
+		text = prefix + strings.ReplaceAll(text, "\n", "\n"+prefix)
+	}
+	a.say(text)
 }
 
 // say writes to stderr; where that is closed there is nobody to tell.

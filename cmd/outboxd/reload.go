@@ -44,7 +44,7 @@ func (a *app) reload(ctx context.Context, _ []string) error {
 	r, err := l.Reload(ctx)
 	err = errors.Join(err, l.close())
 	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == "CONFIG_INVALID" {
-		a.say(p.Error())
+		a.complain(p.Error())
 		return exit(exitConfig)
 	}
 	if err != nil {
