@@ -51,7 +51,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 		t.Skip("NOT TESTED: whether systemd accepts the units: systemd-analyze is not installed")
 	}
 	// The binary is not installed where tests run: any program stands for it.
-	text := strings.Replace(string(unit(t)), "/usr/bin/outboxd", "/bin/true", 1)
+	text := strings.ReplaceAll(string(unit(t)), "/usr/bin/outboxd", "/bin/true")
 	path := filepath.Join(t.TempDir(), "outboxd.service")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
