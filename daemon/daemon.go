@@ -42,6 +42,10 @@ type Options struct {
 	Now     func() time.Time // nil: time.Now
 	Started func()           // called once the daemon is ready; nil: nothing
 
+	// Silenced is how many lines were kept out of the log because there were too
+	// many. nil: none.
+	Silenced func() uint64
+
 	Create   bool // Local: create a missing database file
 	ReadOnly bool // Local: for commands that only look
 	Sends    bool // Local: for commands that may call a handler
@@ -81,6 +85,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (e
 // start opens everything, or nothing.
 func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (d *daemon, err error) {
 	d = &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), asked: make(chan chan reloaded), halted: make(chan struct{}), close: func() {}}
+	d.metrics.logs(o.Silenced)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.end())

@@ -33,6 +33,16 @@ func newReloadMetrics(r prometheus.Registerer) reloadMetrics {
 	return m
 }
 
+// logs has what was kept out of the log counted.
+func (m *metrics) logs(silenced func() uint64) {
+	if silenced == nil {
+		silenced = func() uint64 { return 0 }
+	}
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "outboxd_log_lines_dropped_total",
+		Help: "Lines that were kept out of the log because there were too many of one message."},
+		func() float64 { return float64(silenced()) }))
+}
+
 // reloaded is told what became of a reload.
 func (m *metrics) reloaded(err error, took time.Duration) {
 	m.reloads.took.Observe(took.Seconds())

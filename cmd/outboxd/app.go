@@ -16,6 +16,7 @@ type app struct {
 	env            []string
 	flags          flags
 	began          bool // a command was found and its flags understood
+	silenced       silenced
 }
 
 // flags that every command has.

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
+	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/outboxd/outboxd/config"
@@ -31,12 +30,20 @@ func (a *app) logger(c config.Log) (*zap.Logger, error) {
 	} else {
 		encoder = zapcore.NewJSONEncoder(e)
 	}
+	lines := &lines{out: zapcore.Lock(zapcore.AddSync(a.stderr)), encoder: encoder, LevelEnabler: level, silenced: &a.silenced}
 	if a.journal() {
-		encoder = prioritised{encoder}
+		lines.prefix = func(l zapcore.Level) string { return fmt.Sprintf("<%d>", priority(l)) } // sd-daemon(3)
 	}
-	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(a.stderr)), level)
-	return zap.New(bounded{core}), nil
+	return zap.New(zapcore.NewSamplerWithOptions(lines, time.Second, linesFirst, linesThen, zapcore.SamplerHook(lines.sampled))), nil
 }
+
+// What is written of one message in one second: the first lines, and one of so
+// many after them. A loop that complains must not fill the disk, nor have the
+// journal drop what others say.
+const (
+	linesFirst = 100
+	linesThen  = 100
+)
 
 // journal reports whether stderr is the journal's, as systemd tells by device
 // and inode (systemd.exec(5), JOURNAL_STREAM).
@@ -53,23 +60,6 @@ func (a *app) journal() bool {
 	return ok && a.variable("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", sys.Dev, sys.Ino)
 }
 
-// prioritised puts the priority in front of each line (sd-daemon(3)).
-type prioritised struct{ zapcore.Encoder }
-
-func (p prioritised) Clone() zapcore.Encoder { return prioritised{p.Encoder.Clone()} }
-
-func (p prioritised) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
-	line, err := p.Encoder.EncodeEntry(e, fields)
-	if err != nil {
-		return nil, err
-	}
-	defer line.Free()
-	out := buffer.NewPool().Get()
-	out.AppendString(fmt.Sprintf("<%d>", priority(e.Level)))
-	_, err = out.Write(line.Bytes())
-	return out, err
-}
-
 func priority(l zapcore.Level) int {
 	switch {
 	case l >= zapcore.ErrorLevel:
@@ -80,40 +70,4 @@ func priority(l zapcore.Level) int {
 		return 6
 	}
 	return 7
-}
-
-// longestValue bounds each value of a log line, in bytes: the journal cuts long
-// lines into pieces.
-const longestValue = 2048
-
-// bounded caps what is logged.
-type bounded struct{ zapcore.Core }
-
-func (b bounded) With(fields []zapcore.Field) zapcore.Core {
-	return bounded{b.Core.With(cut(fields))}
-}
-
-func (b bounded) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if b.Enabled(e.Level) {
-		return c.AddCore(e, b)
-	}
-	return c
-}
-
-func (b bounded) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	return b.Core.Write(e, cut(fields))
-}
-
-func cut(fields []zapcore.Field) []zapcore.Field {
-	short := make([]zapcore.Field, len(fields))
-	for i, f := range fields {
-		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
-			f = zap.String(f.Key, err.Error())
-		}
-		if f.Type == zapcore.StringType && len(f.String) > longestValue {
-			f.String = strings.ToValidUTF8(f.String[:longestValue], "") + "..."
-		}
-		short[i] = f
-	}
-	return short
 }

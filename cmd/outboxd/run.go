@@ -63,7 +63,7 @@ func (a *app) run(ctx context.Context, _ []string) error {
 	defer signal.Stop(reload)
 	err = daemon.Run(ctx, cfg, daemon.Options{
 		Load:   func() (*config.Config, error) { return a.loadRunnable() },
-		Reload: reload, Hurry: hurry, Version: version(),
+		Reload: reload, Hurry: hurry, Version: version(), Silenced: a.silenced.all.Load,
 	}, log)
 	if _, held := errors.AsType[*lease.HeldError](err); err != nil && !held && !errors.Is(err, daemon.ErrCutOff) {
 		log.Info("daemon ended", zap.Error(err)) // all of it; the error itself is the last word, on the line that follows
