@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outboxd/outboxd/api"
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
@@ -40,12 +41,14 @@ type Options struct {
 	Hurry   <-chan os.Signal               // after ctx ended: do not wait for the drain limit
 	Version string
 	Now     func() time.Time // nil: time.Now
+	Armed   point.Plan       // where this process breaks; only for a database that was created for it
 	Started func()           // called once the daemon is ready; nil: nothing
 
 	// Silenced is how many lines were kept out of the log because there were too
 	// many. nil: none.
 	Silenced func() uint64
 
+	ForChaos bool // mark a database that is created as one that may be broken
 	Create   bool // Local: create a missing database file
 	ReadOnly bool // Local: for commands that only look
 	Sends    bool // Local: for commands that may call a handler
@@ -148,6 +151,7 @@ func (d *daemon) open(ctx context.Context) (err error) {
 		d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
 			Create: true, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
 			Complete: d.lock.Failed(), Migrate: d.cfg.Worker.Exclusive, Now: d.o.Now, Observe: d.metrics.batch,
+			ForChaos: d.o.ForChaos, Armed: d.o.Armed,
 		})
 	}
 	if ledger.Broken(err) {

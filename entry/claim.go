@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -29,6 +30,7 @@ func Open(tx *ledger.Tx, id int64, tool string, b Begin) error {
 	if err != nil {
 		return fmt.Errorf("insert entry: %w", err)
 	}
+	tx.For(point.Accept)
 	return nil
 }
 
@@ -66,6 +68,7 @@ func Take(tx *ledger.Tx, d Due, l Lease, marked bool) (Held, error) {
 	if n == 0 {
 		return Held{}, ErrStale
 	}
+	tx.For(point.Claim)
 	return Held{ID: d.ID, Token: l.Token, Attempt: d.Attempts + 1, Round: d.Round, State: state}, nil
 }
 
@@ -82,6 +85,7 @@ func Hand(tx *ledger.Tx, h Held, over time.Time) (Held, error) {
 		return h, ErrStale
 	}
 	h.State = Sending
+	tx.For(point.Mark)
 	return h, nil
 }
 
@@ -98,6 +102,7 @@ func Question(tx *ledger.Tx, d Due, l Lease, force bool) (Held, error) {
 	if n == 0 {
 		return Held{}, ErrStale
 	}
+	tx.For(point.Ask)
 	return Held{ID: d.ID, Token: l.Token, Attempt: d.Attempts, Round: d.Round, State: Unknown}, nil
 }
 
@@ -125,5 +130,6 @@ func Renew(tx *ledger.Tx, ids []int64, until time.Time) (map[int64]int64, error)
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", err)
 	}
+	tx.For(point.Heartbeat)
 	return renewed, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -94,6 +95,9 @@ func Forget(tx *ledger.Tx, ids []int64, until Until) (gone []Ended, err error) {
 		if _, err := tx.Exec(query, string(list)); err != nil {
 			return nil, fmt.Errorf("forget evidence: %w", err)
 		}
+	}
+	if len(gone) > 0 {
+		tx.For(point.Purge)
 	}
 	return gone, nil
 }

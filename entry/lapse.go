@@ -3,6 +3,7 @@ package entry
 import (
 	"fmt"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -31,6 +32,7 @@ func (h Held) Lapse(tx *ledger.Tx) error {
 	if n == 0 {
 		return ErrStale
 	}
+	tx.For(point.Retry)
 	return Record(tx, h, lapsed(string(h.State)))
 }
 

@@ -3,6 +3,7 @@ package entry
 import (
 	"time"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -84,13 +85,27 @@ func (m move) apply(tx *ledger.Tx) (State, error) {
 		m.queries, int(m.suspect), m.over, tx.Now(), m.id, m.from, holder(m.token), m.claim, m.attempt()}
 	if m.to != "" {
 		n, err := tx.Exec(moveSQL, args...)
-		return m.to, changedOne(n, err, m.event)
+		return m.to, moved(tx, m.to, changedOne(n, err, m.event))
 	}
 	var to State
 	if err := tx.One(giveUpSQL, args...).Scan(&to); err != nil {
 		return "", none(err, m.event)
 	}
-	return to, demand(m.from, m.event, to)
+	return to, moved(tx, to, demand(m.from, m.event, to))
+}
+
+// moved tells the crash points of the commit where an entry went.
+func moved(tx *ledger.Tx, to State, err error) error {
+	switch {
+	case err != nil:
+	case to == Unknown:
+		tx.For(point.Unknown)
+	case to == Dead:
+		tx.For(point.Bury)
+	case to != Delivered: // its receipt tells
+		tx.For(point.Retry)
+	}
+	return err
 }
 
 func holder(token int64) any {

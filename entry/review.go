@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -33,7 +34,7 @@ func newRound(tx *ledger.Tx, e Event, id int64, from State, due time.Time, excus
 		return err
 	}
 	n, err := tx.Exec(newRoundSQL, due, void, excused, tx.Now(), id, from)
-	return changedOne(n, err, e)
+	return reviewed(tx, changedOne(n, err, e))
 }
 
 // Release lets a waiting entry go: its round begins, a new one where it has been
@@ -41,7 +42,7 @@ func newRound(tx *ledger.Tx, e Event, id int64, from State, due time.Time, excus
 func Release(tx *ledger.Tx, id int64, due time.Time, excused time.Duration) error {
 	n, err := tx.Exec(`UPDATE outbox_entry SET state = 'pending', due_at = ?1, round_at = ?1, round_excused = ?2,
 		round = round + (attempts > 0), failures = 0, lapses = 0, queries = 0, suspect = 0, reason = NULL, changed_at = ?3 WHERE operation_id = ?4 AND state = 'waiting'`, due, excused, tx.Now(), id)
-	return changedOne(n, err, Approve)
+	return reviewed(tx, changedOne(n, err, Approve))
 }
 
 // ResolveApplied records a person's proof of the effect. Event: ResolveDone.
@@ -66,7 +67,7 @@ func end(tx *ledger.Tx, e Event, id int64, from, to State, reason string) error 
 	n, err := tx.Exec(`UPDATE outbox_entry SET state = ?1, due_at = NULL, owner = NULL, token = NULL, claim_token = 0,
 		reason = NULLIF(?2, ''), changed_at = ?3 WHERE operation_id = ?4 AND state = ?5`,
 		to, reason, tx.Now(), id, from)
-	return changedOne(n, err, e)
+	return reviewed(tx, changedOne(n, err, e))
 }
 
 // Withdraw cancels a pending or waiting entry: discarded or, with an unproven
@@ -76,7 +77,7 @@ func Withdraw(tx *ledger.Tx, id int64) (State, error) {
 	err := tx.One(`UPDATE outbox_entry SET state = IIF(unproven_since IS NULL, 'discarded', 'unknown'),
 		due_at = NULL, reason = 'cancelled', changed_at = ?1
 		WHERE operation_id = ?2 AND state IN ('pending', 'waiting') RETURNING state`, tx.Now(), id).Scan(&to)
-	return to, none(err, Cancel)
+	return to, reviewed(tx, none(err, Cancel))
 }
 
 // Reapprove sends an attempt whose approval has expired back to wait for a new
@@ -88,6 +89,14 @@ func (h Held) Reapprove(tx *ledger.Tx, unproven bool, ev Evidence) (State, error
 		m.to = Unknown
 	}
 	return h.settle(tx, m, ev)
+}
+
+// reviewed tells the crash points of the commit.
+func reviewed(tx *ledger.Tx, err error) error {
+	if err == nil {
+		tx.For(point.Review)
+	}
+	return err
 }
 
 func changedOne(n int64, err error, e Event) error {

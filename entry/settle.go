@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -56,6 +57,7 @@ func insertReceipt(tx *ledger.Tx, h Held, r Receipt) error {
 	if err != nil {
 		return fmt.Errorf("insert receipt: %w", err)
 	}
+	tx.For(point.Settle)
 	return nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // ending is what became of a process.
@@ -153,6 +155,7 @@ func sealDescriptors() {
 func (p *process) feed(input []byte) {
 	_, _ = p.input.Write(input)
 	_ = p.input.Close()
+	point.Hit(point.SendSent)
 }
 
 // await waits for the program itself to end and ends it when the context does:

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 const (
@@ -96,6 +98,7 @@ func (a *attempt) trace() context.Context {
 		ConnectStart:         func(string, string) { a.reach(phaseConnect) },
 		TLSHandshakeStart:    func() { a.reach(phaseTLS) },
 		GotConn:              func(info httptrace.GotConnInfo) { a.got(info.Conn) },
+		WroteRequest:         func(httptrace.WroteRequestInfo) { point.Hit(point.SendSent) },
 		GotFirstResponseByte: func() { a.reach(phaseAnswer) },
 	})
 }

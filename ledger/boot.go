@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // bootRetryTime is how often opening looks whether a lock is free.
@@ -45,6 +47,9 @@ func (l *Ledger) prepare(c *conn, created bool) error {
 	if err := requireWAL(c, created); err != nil {
 		return err
 	}
+	if err := l.arm(c, created); err != nil {
+		return err
+	}
 	if err := l.migrate(c); err != nil {
 		return err
 	}
@@ -53,7 +58,9 @@ func (l *Ledger) prepare(c *conn, created bool) error {
 	}
 	err := l.record(c)
 	if err == nil {
+		point.Hit(point.Boot.Before())
 		if err = c.control(commit); err == nil {
+			point.Hit(point.Boot.After())
 			return l.file.same()
 		}
 	}
@@ -98,7 +105,7 @@ func (l *Ledger) record(c *conn) error {
 	case version > SchemaVersion:
 		return ErrNewer
 	case version == 0:
-		if err := createSchema(c); err != nil {
+		if err := createSchema(c, l.opts.ForChaos); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // When the log is copied into the database.
@@ -98,7 +100,9 @@ func (k *checkpointer) checkpoint(pragma string) (long, left int64, err error) {
 		return 0, 0, ErrClosed
 	}
 	var busy, done int64
+	point.Hit(point.Checkpoint.Before())
 	err = k.c.one(pragma).Scan(&busy, &long, &done)
+	point.Hit(point.Checkpoint.After())
 	if isBusy(err) {
 		return 0, 1, nil
 	}

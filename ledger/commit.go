@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // commit makes the batch durable and only then answers it.
@@ -14,11 +16,18 @@ func (w *committer) commit(ran []*request) {
 		concludeAll(ran, w.closureError(err))
 		return
 	}
+	if !changed {
+		w.kinds = 0
+	} else if len(ran) > 1 {
+		w.kinds.Add(point.Batch)
+	}
 	start := time.Now()
+	w.kinds.Before()
 	if err := w.commitStatement(); err != nil {
 		w.uncommitted(ran, changed, err)
 		return
 	}
+	w.kinds.After()
 	if changed {
 		w.l.opts.Observe(len(ran), time.Since(start))
 		w.l.health.full(false)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // The pace of the committer. The share lets other processes in: without it their
@@ -26,6 +28,7 @@ type committer struct {
 	q       *queue
 	c       *conn
 	marker  int64         // outbox_meta.commits as this batch wrote it
+	kinds   point.Set     // what the closures of this batch are about
 	changes int64         // total_changes of the connection after the last batch
 	frames  int           // pages written since the last checkpoint was asked for
 	held    time.Duration // how long the lock was held since it was last left free
@@ -123,6 +126,7 @@ func (w *committer) gather() {
 	start := time.Now()
 	yielded := false
 	var ran []*request
+	w.kinds = 0
 	for len(ran) < batchClosures && time.Since(start) < batchTime {
 		r := w.q.pop(len(ran))
 		if r == nil && !yielded {
@@ -174,6 +178,9 @@ func (w *committer) closure(r *request) (alive bool) {
 	if err := w.c.control(release); err != nil {
 		r.err = errors.Join(ErrVoid, r.err)
 		return false
+	}
+	if r.err == nil {
+		w.kinds |= tx.kinds
 	}
 	return true
 }

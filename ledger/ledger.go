@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/puddle/v2"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // Options of Open. The zero value is what a daemon uses on an existing file.
@@ -21,6 +23,13 @@ type Options struct {
 	Migrate        bool             // bring an older schema up to date; only under the exclusive lock
 	Busy           time.Duration    // how long opening waits for another process's lock; 0: 10 s
 	Now            func() time.Time // nil: time.Now
+
+	// ForChaos marks a file that this creates as one that processes may be armed
+	// against (package chaos/point). Nothing else can mark one.
+	ForChaos bool
+	// Armed is what is to break. It is turned on before anything is written; a file
+	// that is not marked is refused with ErrNotForChaos.
+	Armed point.Plan
 
 	// Observe is told of every batch that wrote: how many closures it held and
 	// how long its COMMIT took. nil: nobody is.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // The migrations, in the order of their names. One that was ever released is
@@ -73,7 +75,12 @@ func (l *Ledger) step(c *conn) (more bool, err error) {
 	if _, err := c.exec(`UPDATE outbox_meta SET schema_version = ? WHERE id = 1`, version+1); err != nil {
 		return false, err
 	}
-	return true, c.control(commit)
+	point.Hit(point.Migrate.Before())
+	if err := c.control(commit); err != nil {
+		return false, err
+	}
+	point.Hit(point.Migrate.After())
+	return true, nil
 }
 
 func firstError(errs ...error) error {
@@ -99,7 +106,7 @@ func runMigration(c *conn, version int64) error {
 }
 
 // createSchema makes all tables in the transaction that is open.
-func createSchema(c *conn) error {
+func createSchema(c *conn, forChaos bool) error {
 	for version := range SchemaVersion {
 		if err := runMigration(c, version); err != nil {
 			return fmt.Errorf("create tables: %w", err)
@@ -109,7 +116,7 @@ func createSchema(c *conn) error {
 	if err != nil {
 		return fmt.Errorf("make lineage: %w", err)
 	}
-	_, err = c.exec(`INSERT INTO outbox_meta (id, schema_version, lineage) VALUES (1, ?, ?)`,
-		SchemaVersion, lineage.String())
+	_, err = c.exec(`INSERT INTO outbox_meta (id, schema_version, lineage, for_chaos) VALUES (1, ?, ?, ?)`,
+		SchemaVersion, lineage.String(), forChaos)
 	return err
 }

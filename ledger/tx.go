@@ -7,6 +7,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/fencing"
 )
 
@@ -27,8 +28,12 @@ type Tx struct {
 	c     *conn
 	now   time.Time
 	epoch int64
+	kinds point.Set
 	err   error
 }
+
+// For says what the transaction is about, for the crash points of its commit.
+func (tx *Tx) For(k point.Kind) { tx.kinds.Add(k) }
 
 // Now is the time of the transaction, read once, in UTC.
 func (tx *Tx) Now() time.Time { return tx.now }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/handler"
@@ -127,6 +128,8 @@ func (p *Poller) call(ctx context.Context, c claim) (out handler.Outcome) {
 		out = out.Normal()
 		p.complain(c, out.Code, out.Err)
 	}()
+	point.Hit(point.SendBefore)
+	defer point.Hit(point.SendAnswered)
 	return c.work.Handlers[c.tool.Name].Handler.Execute(ctx, request(c, handler.Execute))
 }
 

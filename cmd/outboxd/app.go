@@ -15,6 +15,7 @@ type app struct {
 	stdout, stderr io.Writer
 	env            []string
 	flags          flags
+	breaks         breaks
 	began          bool // a command was found and its flags understood
 	silenced       silenced
 }

@@ -22,7 +22,7 @@ import (
 const gcPercent = 400
 
 func (a *app) runCommand() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "run",
 		Short: "Be the daemon: accept, work, answer on the socket",
 		Long: `Be the daemon: accept, work, answer on the socket.
@@ -36,6 +36,8 @@ recorded), 2 when it could not run (ALREADY_RUNNING names who holds the database
 		Args: cobra.NoArgs,
 		RunE: a.does(a.run),
 	}
+	a.breaks.declare(c)
+	return c
 }
 
 func (a *app) run(ctx context.Context, _ []string) error {
@@ -56,6 +58,10 @@ func (a *app) run(ctx context.Context, _ []string) error {
 	if a.variable("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
+	armed, err := a.breaks.plan(log)
+	if err != nil {
+		return err
+	}
 	ctx, hurry, end := terminated(ctx)
 	defer end()
 	reload := make(chan os.Signal, 1)
@@ -64,6 +70,7 @@ func (a *app) run(ctx context.Context, _ []string) error {
 	err = daemon.Run(ctx, cfg, daemon.Options{
 		Load:   func() (*config.Config, error) { return a.loadRunnable() },
 		Reload: reload, Hurry: hurry, Version: version(), Silenced: a.silenced.all.Load,
+		Armed: armed, ForChaos: a.breaks.create,
 	}, log)
 	if _, held := errors.AsType[*lease.HeldError](err); err != nil && !held && !errors.Is(err, daemon.ErrCutOff) {
 		log.Info("daemon ended", zap.Error(err)) // all of it; the error itself is the last word, on the line that follows
