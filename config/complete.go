@@ -63,9 +63,12 @@ func (r *report) complete(path string, t Tool, c *Config) Tool {
 	return t
 }
 
-// completeLocal fills what follows from sql.
+// completeLocal fills what follows from sql, and from a local effect in Go.
 func (t Tool) completeLocal() Tool {
 	if t.SQL == nil {
+		if t.Effect == "local" {
+			t.Timeout = cmp.Or(t.Timeout, defaultLocalTimeout)
+		}
 		return t
 	}
 	own := *t.SQL

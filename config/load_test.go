@@ -47,8 +47,8 @@ func TestExampleIsCompleteAndLoads(t *testing.T) {
 	if diff := cmp.Diff(base, *c); diff != "" {
 		t.Errorf("example differs from the defaults that it states (-default +example):\n%s", diff)
 	}
-	if n := len(c.Tools); n != 2 {
-		t.Fatalf("example has %d tools, want 2", n)
+	if n := len(c.Tools); n != 3 {
+		t.Fatalf("example has %d tools, want 3", n)
 	}
 }
 

@@ -30,7 +30,7 @@ c.yaml:8:13: tools[0].retry.max_attemps: found an unknown key; allowed: did you 
 c.yaml:8:29: tools[0].retry.max_attemps: found an unknown key; allowed: did you mean max_attempts? One of backoff, initial, factor, max, delays, jitter, max_attempts, max_age, max_lapses, max_queries
 c.yaml:9:5: tools[0].guards: found a key that is not available in this version; allowed: leave it out
 c.yaml:10:18: tools[0].concurrency: found 0; allowed: 1 to 10000
-c.yaml:11:5: tools[1]: found a tool with neither http nor exec; allowed: one of them
+c.yaml:11:5: tools[1]: found a tool with none of http, exec and sql; allowed: one of them
 c.yaml:11:11: tools[1].name: found "a" a second time; allowed: a name that is not tools[0]'s
 c.yaml:12:13: tools[1].effect: found queryable without a query; allowed: a query beside it, or another effect
 c.yaml:13:9: retry.jiter: found an unknown key; allowed: did you mean jitter? One of backoff, initial, factor, max, delays, jitter, max_attempts, max_age, max_lapses, max_queries

@@ -18,10 +18,10 @@ func (r *report) local(path string, t Tool) {
 			r.refuse(path+".effect", quote(t.Effect)+" with sql", "local, which is what it is unless said", path+".effect", at)
 		}
 		r.timeoutOnce(at, t.Timeout > 0, t.SQL.Timeout > 0)
-		if t.Timeout > longestLocal {
-			r.refuse(path+".timeout", brief(t.Timeout)+" with sql", "at most "+brief(longestLocal)+": nothing else is written meanwhile", path+".timeout", at)
-		}
 		r.statements(at, *t.SQL)
+	}
+	if (t.SQL != nil || t.Effect == "local") && t.Timeout > longestLocal {
+		r.refuse(path+".timeout", brief(t.Timeout)+" with a local effect", "at most "+brief(longestLocal)+": nothing else is written meanwhile", path+".timeout", at)
 	}
 	if t.Effect == "local" && (t.HTTP != nil || t.Exec != nil) {
 		r.refuse(path+".effect", "local with http or exec", "sql, or another effect", path+".effect", path+".http", path+".exec")

@@ -33,7 +33,7 @@ func TestTermsAreRefused(t *testing.T) {
 		{"own transaction", tool(`sql: {statements: [SELECT 1, " commit;"]}`), "tools[0].sql.statements[1]: found a statement that is about the transaction"},
 		{"result", inSQL(`, result: "DELETE FROM t"`), "tools[0].sql.result: found text that is no question"},
 		{"long sql", inSQL(`, timeout: 11s`), "tools[0].sql.timeout: found 11s; allowed: 1ms to 10s"},
-		{"long tool with sql", tool(`timeout: 11s, sql: {statements: [SELECT 1]}`), "tools[0].timeout: found 11s with sql; allowed: at most 10s"},
+		{"long tool with sql", tool(`timeout: 11s, sql: {statements: [SELECT 1]}`), "tools[0].timeout: found 11s with a local effect; allowed: at most 10s"},
 		{"two timeouts", tool(`timeout: 1s, sql: {statements: [SELECT 1], timeout: 1s}`), "tools[0].sql.timeout: found a timeout here and at tools[0]"},
 
 		{"guard without purpose", guarded("static: {roles: [clerk]}"), "tools[0].guards[0].purpose: found nothing; allowed: authorize or validate"},

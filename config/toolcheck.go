@@ -11,11 +11,7 @@ const reserved = "outbox."
 // tool checks a tool of the file as it stands there, before it is completed.
 func (r *report) tool(path string, t Tool) {
 	if t.HTTP == nil && t.Exec == nil && t.SQL == nil {
-		kinds := "neither http nor exec"
-		if offered(path + ".sql") {
-			kinds = "none of http, exec and sql"
-		}
-		r.refuse(path, "a tool with "+kinds, "one of them", path+".http", path+".exec", path+".sql")
+		r.refuse(path, "a tool with none of http, exec and sql", "one of them", path+".http", path+".exec", path+".sql")
 	}
 	if q := t.Query; q != nil && q.HTTP == nil && q.Exec == nil {
 		path := path + ".query"

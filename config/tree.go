@@ -14,7 +14,7 @@ import (
 // A word of a key stands there as key=word.
 var later = []string{
 	"database.application_group", "retention", "providers", "hook", "principals[].roles",
-	"tools[].sql", "tools[].effect=local", "tools[].guards", "tools[].approval",
+	"tools[].guards", "tools[].approval",
 	"tools[].input_schema", "tools[].output_schema",
 	"tools[].http.sign", "tools[].exec.user", "tools[].exec.umask", "tools[].exec.nice",
 	"tools[].query.http.sign", "tools[].query.exec.user", "tools[].query.exec.umask", "tools[].query.exec.nice",

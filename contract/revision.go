@@ -49,6 +49,11 @@ type (
 		Kind string   `json:"kind"`
 		Argv []string `json:"argv"`
 	}
+	sqlTarget struct {
+		Kind       string   `json:"kind"`
+		Result     string   `json:"result"`
+		Statements []string `json:"statements"`
+	}
 	goTarget struct {
 		Kind string `json:"kind"`
 	}
@@ -56,7 +61,7 @@ type (
 
 // revisions gives the six revisions of a tool: declared, else derived.
 func revisions(t config.Tool) (Revisions, error) {
-	handler, err := target(t.HTTP, t.Exec, http.MethodPost)
+	handler, err := handlerTarget(t)
 	if err != nil {
 		return Revisions{}, err
 	}
@@ -105,6 +110,13 @@ func revision(kind, declared string, body any) (string, error) {
 		return "", fmt.Errorf("describe %s: %w", kind, err)
 	}
 	return encode(sha256.Sum256(append([]byte(tagRevision+kind+tagVersion), canonical...)), revisionBytes), nil
+}
+
+func handlerTarget(t config.Tool) (any, error) {
+	if t.SQL != nil {
+		return sqlTarget{"sql", t.SQL.Result, t.SQL.Statements}, nil
+	}
+	return target(t.HTTP, t.Exec, http.MethodPost)
 }
 
 func queryTarget(q *config.Query) (any, error) {

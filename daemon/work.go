@@ -6,6 +6,7 @@ import (
 
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/poller"
 )
@@ -17,12 +18,14 @@ import (
 type Tool struct {
 	Config  config.Tool
 	Handler handler.Handler
+	Local   handler.Local // of a tool whose Config.Effect is local, in the place of Handler
 	Asker   handler.Asker // nil: Config.Query is asked; without one the tool cannot be
 }
 
 // What a Tool can lack or have twice.
 var (
 	ErrNoHandler = errors.New("tool has no handler")
+	ErrNotLocal  = errors.New("effect local goes with a local handler, and no other effect does")
 	ErrNoAsker   = errors.New("tool has a query, but neither http nor exec nor an asker to ask with")
 	ErrTwoAskers = errors.New("tool has an asker and a query with http or exec: one of them")
 )
@@ -44,14 +47,16 @@ func (t Tool) complete(cfg *config.Config) (config.Tool, error) {
 func (t Tool) pair(c config.Tool) (handler.Pair, error) {
 	target := c.Query != nil && (c.Query.HTTP != nil || c.Query.Exec != nil)
 	switch {
-	case t.Handler == nil:
+	case t.Handler == nil && t.Local == nil:
 		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrNoHandler)
+	case (t.Local != nil) != (c.Effect == string(entry.Local)), t.Local != nil && t.Handler != nil:
+		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrNotLocal)
 	case target && t.Asker != nil:
 		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrTwoAskers)
 	case c.Query != nil && !target && t.Asker == nil:
 		return handler.Pair{}, fmt.Errorf("tool %s: %w", c.Name, ErrNoAsker)
 	case !target:
-		return handler.Pair{Handler: t.Handler, Asker: t.Asker}, nil
+		return handler.Pair{Handler: t.Handler, Local: t.Local, Asker: t.Asker}, nil
 	}
 	p, err := handler.BuildAsker(c.Name, *c.Query)
 	p.Handler = t.Handler

@@ -11,13 +11,15 @@ const lapseSQL = `UPDATE outbox_entry SET
 	state = CASE WHEN state = 'claimed' OR op.effect IN ('idempotent', 'local') THEN 'pending' ELSE 'unknown' END,
 	due_at = IIF(state = 'sending' AND op.effect = 'opaque', NULL, ?1),
 	reason = IIF(state = 'sending' AND op.effect IN ('queryable', 'opaque'), 'lapsed', NULL),
+	unproven_since = IIF(op.effect = 'local', NULL, unproven_since), unproven_by = IIF(op.effect = 'local', NULL, unproven_by),
 	owner = NULL, token = NULL, lapses = lapses + suspect, suspect = 1, changed_at = ?1
 	FROM (SELECT id, effect FROM outbox_operation WHERE id = ?2) AS op
 	WHERE operation_id = op.id AND state = ?4 AND state IN ('claimed', 'sending') AND token = ?3`
 
 // Lapse ends a lease whose holder is gone, by the class that the operation was
 // accepted under: idempotent and local are due again, queryable is asked about,
-// opaque waits for a person. The entry becomes a suspect; a lapse counts when it
+// opaque waits for a person. A local attempt that lapsed did nothing: its effect
+// would have been the commit that ends it. The entry becomes a suspect; a lapse counts when it
 // was one already. A question that lapses is due again. Events: LeaseOver,
 // AskOver.
 func (h Held) Lapse(tx *ledger.Tx) error {

@@ -91,6 +91,9 @@ func (m *model) lapse(now time.Time) {
 	default:
 		m.to(entry.Unknown, time.Time{}, "lapsed")
 	}
+	if m.effect == entry.Local {
+		m.sends = nil // the effect would have been the commit that ends the attempt
+	}
 	if m.Suspect {
 		m.Lapses++
 	}

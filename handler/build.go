@@ -11,6 +11,7 @@ import (
 // Pair is what one configured tool can do.
 type Pair struct {
 	Handler Handler
+	Local   Local // of a local tool, in the place of Handler
 	Asker   Asker // nil when the tool has no query
 	close   []func()
 }
@@ -71,8 +72,14 @@ func (p *Pair) execute(t config.Tool) error {
 			return err
 		}
 		p.Handler = g
+	case t.SQL != nil:
+		s, err := newScript(*t.SQL)
+		if err != nil {
+			return err
+		}
+		p.Local = s
 	default:
-		return errors.New("neither http nor exec is configured")
+		return errors.New("neither http, exec nor sql is configured")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package handler decides what an attempt was seen to come to: it hands one
-// stored request to the outside (an HTTP endpoint, a program, a Go function)
+// stored request to the outside (an HTTP endpoint, a program, a Go function, SQL in the file itself)
 // and says what it observed, never what should follow from it.
 //
 // It promises that one call is one request: nothing is sent twice, no redirect

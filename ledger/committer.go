@@ -156,7 +156,7 @@ func (w *committer) closure(r *request) (alive bool) {
 		r.err = err
 		return false
 	}
-	tx := &Tx{c: w.c, now: w.l.now(), epoch: w.l.epoch}
+	tx := &Tx{c: w.c, now: w.l.now(), epoch: w.l.epoch, alone: r.alone}
 	w.c.closure = true
 	r.err = call(r.fn, tx)
 	w.c.closure = false
@@ -167,7 +167,7 @@ func (w *committer) closure(r *request) (alive bool) {
 		r.err = w.c.deferred()
 	}
 	tx.err = ErrClosed // the closure is over: a Tx that was kept is of no use
-	if isFull(r.err) || isFatal(r.err) {
+	if isFull(r.err) || isFatal(r.err) || errors.Is(r.err, errHurried) {
 		return false // it may have survived, but this concerns more than the closure
 	}
 	if r.err != nil {
@@ -201,7 +201,7 @@ func call(fn func(*Tx) error, tx *Tx) (err error) {
 func (w *committer) void(ran []*request) {
 	w.rollback()
 	others, offender := ran[:len(ran)-1], ran[len(ran)-1]
-	if len(others) == 0 {
+	if len(others) == 0 && !errors.Is(offender.err, errHurried) {
 		offender.answer(w.closureError(offender.err))
 		return
 	}

@@ -26,6 +26,8 @@ type conn struct {
 	ctx      context.Context     // interrupts a reader's statements; of a writer, background
 	args     []driver.NamedValue // scratch
 	closure  bool                // the statements are a closure's, not the committer's
+	effect   bool                // the statement is an effect's
+	effects  map[string]driver.Stmt
 }
 
 // control is a statement that begins or ends a transaction. It is kept apart
@@ -68,8 +70,10 @@ func dsn(path string, r role) string {
 
 // authorize keeps a closure from ending the transaction that it shares with
 // others, or leaving the file. SQLite asks when it prepares a statement.
-func (c *conn) authorize(action sqlite.AuthorizerActionCode, _, name, _, _ string) sqlite.AuthorizerReturnCode {
+func (c *conn) authorize(action sqlite.AuthorizerActionCode, first, name, _, _ string) sqlite.AuthorizerReturnCode {
 	switch {
+	case c.effect && !allowsEffect(action, first, name):
+		return sqlite.AuthorizerDeny
 	case !c.closure:
 	case action == sqlite.AuthTransaction, action == sqlite.AuthAttach, action == sqlite.AuthDetach,
 		action == sqlite.AuthSavepoint && strings.EqualFold(name, "closure"):
@@ -87,7 +91,8 @@ func connect(path string, r role) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", openError(err))
 	}
-	c := &conn{raw: raw, ctx: background, stmts: map[string]driver.Stmt{}, controls: map[control]driver.Stmt{}}
+	c := &conn{raw: raw, ctx: background, stmts: map[string]driver.Stmt{}, controls: map[control]driver.Stmt{},
+		effects: map[string]driver.Stmt{}}
 	if err := errors.Join(c.raw.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(c.authorize), c.verify(r)); err != nil {
 		_ = c.close()
 		return nil, err
@@ -126,6 +131,9 @@ func (c *conn) close() error {
 	for _, s := range c.controls {
 		_ = s.Close()
 	}
+	for _, s := range c.effects {
+		_ = s.Close()
+	}
 	return c.raw.Close()
 }
 
@@ -153,11 +161,15 @@ func (c *conn) control(query control) error {
 func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
 	c.args = c.args[:0]
 	for i, a := range args {
+		name := ""
+		if n, ok := a.(sql.NamedArg); ok {
+			name, a = n.Name, n.Value
+		}
 		v, err := value(a)
 		if err != nil {
 			return nil, fmt.Errorf("bind argument %d: %w", i+1, err)
 		}
-		c.args = append(c.args, driver.NamedValue{Ordinal: i + 1, Value: v})
+		c.args = append(c.args, driver.NamedValue{Name: name, Ordinal: i + 1, Value: v})
 	}
 	return c.args, nil
 }

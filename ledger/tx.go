@@ -29,6 +29,7 @@ type Tx struct {
 	now   time.Time
 	epoch int64
 	kinds point.Set
+	alone bool // in its batch
 	err   error
 }
 

@@ -10,23 +10,15 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// Registry is a registry of these tools, completed with the defaults. Local is
-// no word of the config: such a tool is completed as an idempotent one.
+// Registry is a registry of these tools, completed with the defaults.
 func Registry(t testing.TB, tools ...config.Tool) *contract.Registry {
 	t.Helper()
 	defaults := config.Default()
 	completed := make([]config.Tool, len(tools))
 	for i, tool := range tools {
-		local := tool.Effect == string(entry.Local)
-		if local {
-			tool.Effect = string(entry.Idempotent)
-		}
 		var err error
 		if completed[i], err = defaults.Tool(tool); err != nil {
 			t.Fatalf("complete tool %q: %v", tool.Name, err)
-		}
-		if local {
-			completed[i].Effect = string(entry.Local)
 		}
 	}
 	reg, err := contract.NewRegistry(completed)

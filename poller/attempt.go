@@ -64,6 +64,10 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 			return
 		}
 	}
+	if local := c.work.Handlers[c.tool.Name].Local; local != nil {
+		p.apply(c, local)
+		return
+	}
 	p.send(ctx, c)
 }
 

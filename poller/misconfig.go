@@ -15,11 +15,12 @@ import (
 const sameAnswers = 5
 
 // suspicious are the answers that a wrong URL, a wrong credential, a wrong
-// certificate or a wrong program gives.
+// certificate, a wrong program or a wrong statement gives.
 var suspicious = map[handler.Observed][]string{
 	handler.Rejected: {"http_401", "http_403", "http_404", "http_405"},
 	handler.NotSent: {"not_found", "not_executable", "bad_interpreter", "bad_format", "dir_missing",
 		"tls_untrusted", "tls_expired", "tls_wrong_name"},
+	handler.TryAgain: {"forbidden", "sqlite_1"},
 }
 
 // misconfigured pauses a tool of which one entry after the other fails in the

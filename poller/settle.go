@@ -74,6 +74,12 @@ func receipt(op *contract.Operation, result []byte, reference string) entry.Rece
 // must not be lost to a full disk or to somebody else's lock. It gives up with
 // the file, settleExtend after the drain limit, or when that is cut short.
 func (p *Poller) persist(h entry.Held, fn func(*ledger.Tx) error) error {
+	return p.persistUnless(h, fn, func(error) bool { return false })
+}
+
+// persistUnless is persist for what may itself be why it is refused: over says so,
+// and the error is returned.
+func (p *Poller) persistUnless(h entry.Held, fn func(*ledger.Tx) error, over func(error) bool) error {
 	uncertain := false
 	for last := error(nil); ; {
 		err := p.l.Write(p.settling, fn)
@@ -87,6 +93,8 @@ func (p *Poller) persist(h entry.Held, fn func(*ledger.Tx) error) error {
 			return err
 		case p.l.Err() != nil:
 			return p.l.Err()
+		case over(err):
+			return err
 		case errors.Is(err, ledger.ErrClosed), p.settling.Err() != nil:
 			return errors.Join(err, last)
 		}

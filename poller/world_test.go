@@ -50,6 +50,7 @@ type outside struct {
 	ask func(ctx context.Context, c handler.Call, n int) handler.Answer
 
 	outcome func(c handler.Call, n int) handler.Outcome // in the place of do
+	local   handler.Local                               // in the place of all of them
 }
 
 // Execute is the handler where outcome is set.
@@ -110,6 +111,9 @@ func (o *outside) gaps() (gaps []time.Duration) {
 }
 
 func (o *outside) pair() handler.Pair {
+	if o.local != nil {
+		return handler.Pair{Local: o.local}
+	}
 	p := handler.Pair{Handler: handler.Func(o.execute)}
 	if o.outcome != nil {
 		p.Handler = o

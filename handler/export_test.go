@@ -1,0 +1,4 @@
+package handler
+
+// Parameters is what a statement names.
+func Parameters(text string) ([]string, error) { return parameters(text) }

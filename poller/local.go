@@ -1,0 +1,85 @@
+package poller
+
+import (
+	"errors"
+	"time"
+
+	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/ledger"
+)
+
+// errUndo takes an effect back that did not succeed. It never leaves this file.
+var errUndo = errors.New("effect is not kept")
+
+// local is one attempt of a local tool: its effect and its settle are one
+// transaction, which may run more than once.
+type local struct {
+	p       *Poller
+	c       claim
+	handler handler.Local
+
+	out  handler.Outcome
+	to   entry.State
+	void error // of the effect that destroyed the transaction
+}
+
+// apply makes the attempt. An effect that destroys its transaction is settled by
+// a second one, without it.
+func (p *Poller) apply(c claim, h handler.Local) {
+	a := &local{p: p, c: c, handler: h}
+	began := time.Now()
+	err := p.persistUnless(c.held, a.settle, a.destroyed)
+	p.o.Observer.Attempt(c.tool.Name, string(a.out.Observed), time.Since(began))
+	p.complain(c, a.out.Code, a.out.Err)
+	switch {
+	case errors.Is(err, entry.ErrStale):
+		p.stale(c) // whoever has the entry now produces the effect: nothing of ours is there
+		return
+	case err != nil && a.destroyed(err):
+		p.settle(c, observation{Outcome: a.out})
+	default:
+		p.settled(c, a.to, a.out.Code, err)
+	}
+	p.misconfigured(c, a.out)
+}
+
+// settle is the transaction. The transition comes after the effect and is the
+// fence: where it is refused, the effect is gone with it.
+func (a *local) settle(tx *ledger.Tx) error {
+	a.void = nil
+	err := tx.Effect(a.c.tool.Timeout, func(e *ledger.Effect) error {
+		a.out = a.handler.Apply(e, request(a.c, handler.Execute)).Normal()
+		switch a.out.Observed {
+		case handler.Succeeded:
+			return nil
+		case handler.MayHaveHappened, handler.InProgress:
+			a.out.Observed = handler.TryAgain // it is undone: nothing did
+		}
+		return errUndo
+	})
+	if err != nil && (!errors.Is(err, errUndo) || errors.Is(err, ledger.ErrOverTime)) {
+		a.out = handler.Undone(err).Normal()
+	}
+	if errors.Is(err, ledger.ErrVoid) {
+		a.void = err
+		return err
+	}
+	if a.out.Observed == handler.Succeeded {
+		a.to = entry.Delivered
+		return entry.Deliver(tx, a.c.held, receipt(a.c.op, a.out.Result, a.out.Reference))
+	}
+	j, err := a.p.judge(tx, a.c)
+	if err != nil {
+		return err
+	}
+	a.to, err = j.settle(tx, observation{Outcome: a.out})
+	return err
+}
+
+// destroyed: it was the effect that the transaction did not survive, and not the
+// disk.
+func (a *local) destroyed(err error) bool {
+	return a.void != nil && errors.Is(err, ledger.ErrVoid) && !errors.Is(err, ledger.ErrDiskFull) &&
+		!errors.Is(err, ledger.ErrCommitUnknown)
+}
