@@ -72,45 +72,6 @@ func (s *API) refused(c *call) (reply, error) {
 	return ok(list)
 }
 
-// Tool is one tool as an operator sees it.
-type Tool struct {
-	Name        string    `json:"name"`
-	Configured  bool      `json:"configured"` // false: its entries wait
-	Paused      bool      `json:"paused"`
-	PauseReason string    `json:"pause_reason,omitzero"`
-	PausedAt    time.Time `json:"paused_at,omitzero"`
-	// Until when its breaker lets nothing start, and then one attempt at a time;
-	// absent while it is closed.
-	BreakerUntil time.Time `json:"breaker_until,omitzero"`
-}
-
-// Tools are in the order of their names.
-type Tools struct {
-	Tools []Tool `json:"tools"`
-}
-
-func (s *API) tools(c *call) (reply, error) {
-	list, err := s.toolList(c.Context())
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(list)
-}
-
-func (s *API) toolList(ctx context.Context) (Tools, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.limits.accept)
-	defer cancel()
-	known, err := s.d.Poller.Tools(ctx)
-	if err != nil {
-		return Tools{}, err
-	}
-	list := Tools{make([]Tool, len(known))}
-	for i, t := range known {
-		list.Tools[i] = Tool{t.Name, t.Configured, t.Paused, t.PauseReason, t.PausedAt, t.Breaker}
-	}
-	return list, nil
-}
-
 func (s *API) pause(c *call) (reply, error) {
 	body := Control{Reason: "paused by uid " + strconv.Itoa(c.peer.UID)}
 	if err := c.body(&body); err != nil {
@@ -147,7 +108,7 @@ func (s *API) control(c *call, do func(context.Context, string) error) (reply, e
 	if err != nil {
 		return reply{}, err
 	}
-	for _, t := range list.Tools {
+	for _, t := range list {
 		if t.Name == name {
 			return ok(t)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +42,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "expand": expand, "listening": listening, "ref": ref,
-			"effects": effects, "signal": signalled, "mode": mode, "appears": appears, "arrived": arrived, "release": release,
+			"effects": effects, "signal": signalled, "mode": mode, "appears": appears, "arrived": arrived, "release": release, "insert": insert,
 		},
 	})
 }
@@ -233,4 +235,14 @@ func mode(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s has mode %s, want %s", name, got, args[0])
 		}
 	}
+}
+
+// insert is what an application does: insert DATABASE TOOL ARGUMENTS.
+func insert(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_txlock=immediate&_pragma=busy_timeout(5000)")
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(`INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments)
+		VALUES ('acme', 'shop', ?, 'inserted', ?)`, args[1], args[2])
+	ts.Check(err)
 }

@@ -21,7 +21,7 @@ func (a *app) toolCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(list, func(t table.Writer) { a.tools(t, list.Tools) })
+				return a.show(list, func(t table.Writer) { a.health(t, list) })
 			})
 		}),
 	})
@@ -52,20 +52,6 @@ func (a *app) control(ctx context.Context, do func(*link) (api.Tool, error)) err
 		if err != nil {
 			return err
 		}
-		return a.show(tool, func(t table.Writer) { a.tools(t, []api.Tool{tool}) })
+		return a.show(tool, func(t table.Writer) { a.health(t, api.Tools{Tools: []api.Tool{tool}}) })
 	})
-}
-
-func (a *app) tools(t table.Writer, list []api.Tool) {
-	t.AppendHeader(table.Row{"tool", "state", "since", "reason"})
-	for _, tool := range list {
-		state := a.colour(green, "working")
-		switch {
-		case !tool.Configured:
-			state = a.colour(yellow, "not configured")
-		case tool.Paused:
-			state = a.colour(yellow, "paused")
-		}
-		t.AppendRow(table.Row{cell(tool.Name), state, instant(tool.PausedAt), cell(tool.PauseReason)})
-	}
 }
