@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
 )
@@ -32,6 +33,9 @@ type Deps struct {
 	Metrics http.Handler // nil: there is no /metrics
 	Live    func() error // nil: alive. The text of its error is shown
 	Ready   func() error // nil: ready. The text of its error is shown
+
+	// Purge removes what is older than the retention. nil: there is no such route.
+	Purge func(context.Context) (intake.Purged, error)
 
 	// Reload reads the config again; a *config.Problems says what is wrong with it.
 	// restart are the sections that it changed nothing of. nil: there is no reload.
@@ -60,13 +64,14 @@ type API struct {
 	limits limits
 	scans  *places // of statements that may look at many rows
 	audits *places
+	cares  *places // of backups and purges
 	waiters
 }
 
 // New returns the handler. Requests reach it through Serve or Local, which say
 // who asks.
 func New(d Deps) *API {
-	s := &API{d: d, mux: http.NewServeMux(), limits: usual(), scans: newPlaces(2), audits: newPlaces(1)}
+	s := &API{d: d, mux: http.NewServeMux(), limits: usual(), scans: newPlaces(2), audits: newPlaces(1), cares: newPlaces(1)}
 	s.access.Store(d.Access)
 	s.route("POST /v1/operations", s.submit)
 	s.route("GET /v1/operations", s.list)
@@ -78,6 +83,10 @@ func New(d Deps) *API {
 	s.route("POST /v1/tools/{name}/pause", operators(s.pause))
 	s.route("POST /v1/tools/{name}/resume", operators(s.resume))
 	s.route("GET /v1/audit", operators(s.audit))
+	s.route("POST /v1/db/backup", operators(s.backup))
+	if d.Purge != nil {
+		s.route("POST /v1/db/purge", operators(s.purge))
+	}
 	if d.Reload != nil {
 		s.route("POST /v1/reload", operators(s.reload))
 	}

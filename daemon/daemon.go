@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -65,9 +66,12 @@ type daemon struct {
 	poller  *poller.Poller
 	metrics *metrics
 	api     *api.API
-	asked   chan chan reloaded // reloads that are waited for
-	halted  chan struct{}      // closed: there is no reload any more
-	close   func()             // the handlers of the present work
+
+	retention atomic.Pointer[config.Retention] // of the present config
+
+	asked  chan chan reloaded // reloads that are waited for
+	halted chan struct{}      // closed: there is no reload any more
+	close  func()             // the handlers of the present work
 }
 
 // Run works until ctx ends and then drains. It returns nil after a clean drain,
@@ -164,6 +168,7 @@ func (d *daemon) open(ctx context.Context) (err error) {
 }
 
 func (d *daemon) build(work *poller.Work) {
+	d.retention.Store(&d.cfg.Retention)
 	d.keeper = lease.NewKeeper(d.ledger, lease.Options{
 		TTL: d.cfg.Lease.TTL, Heartbeat: d.cfg.Lease.Heartbeat,
 		Renewed: d.metrics.renewed, Lapsed: d.metrics.lapsed,
@@ -174,7 +179,7 @@ func (d *daemon) build(work *poller.Work) {
 	}, d.log)
 	deps := api.Deps{
 		Ledger: d.ledger, Poller: d.poller, Access: access(d.cfg), Metrics: d.metrics.handler(d.ledger, d.poller),
-		Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version,
+		Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version, Purge: d.purge,
 	}
 	if d.asked != nil {
 		deps.Reload = d.Reload

@@ -44,6 +44,7 @@ type metrics struct {
 	commits    prometheus.Histogram
 	clockSteps prometheus.Counter
 	reloads    reloadMetrics
+	purgedRows *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -73,6 +74,8 @@ func newMetrics() *metrics {
 			Help: "Times that the wall clock was set."}),
 	}
 	m.reloads = newReloadMetrics(m.registry)
+	m.purgedRows = newPurged()
+	m.registry.MustRegister(m.purgedRows)
 	m.registry.MustRegister(m.attempts, m.took, m.staleOnes, m.lapses, m.lag, m.unrenewed, m.closures, m.commits,
 		m.clockSteps, collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

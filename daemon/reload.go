@@ -106,6 +106,7 @@ func (d *daemon) reload(ctx context.Context) (restart []string, err error) {
 		return nil, err
 	}
 	d.api.Swap(access(cfg))
+	d.retention.Store(&cfg.Retention)
 	d.close()
 	d.close = closeWork
 	d.log.Info("config reloaded", zap.Int("tools", len(work.Registry.Names())))

@@ -45,6 +45,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	loop("watch", d.watch)
 	loop("reload", d.reloads)
 	loop("watchdog", d.watchdog)
+	loop("purge", d.purges)
 	loops.Go(func() error { d.drainLimit(polling, support, cut); return nil })
 	loops.Go(func() error { d.stopTime(polling, support); return nil })
 

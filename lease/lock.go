@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,7 +88,10 @@ func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, err
 	if err != nil {
 		return nil, err
 	}
-	l := &Lock{path: real + ".lock"}
+	if err := ledger.CheckOwner(real); err != nil {
+		return nil, err
+	}
+	l := &Lock{path: real + lockSuffix}
 	for orphaned := time.Now().Add(orphanTime); ; {
 		err := l.try(mode)
 		if err == nil {
@@ -146,6 +150,7 @@ func (l *Lock) try(mode Mode) error {
 	if err != nil {
 		return full(errors.Unwrap(err))
 	}
+	likeDatabase(f, strings.TrimSuffix(l.path, lockSuffix))
 	err = unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB)
 	l.io = readMark(f)
 	if err == nil {
@@ -155,6 +160,25 @@ func (l *Lock) try(mode Mode) error {
 		}
 	}
 	return errors.Join(err, f.Close())
+}
+
+// lockSuffix makes the name of the lock file of that of the database.
+const lockSuffix = ".lock"
+
+// likeDatabase gives the lock file to the group that the database is shared with:
+// its members lock it too. Where that is not ours to do, its owner does it.
+func likeDatabase(f *os.File, database string) {
+	var db, lock unix.Stat_t
+	if unix.Stat(database, &db) != nil || unix.Fstat(int(f.Fd()), &lock) != nil || lock.Uid != uint32(os.Geteuid()) {
+		return
+	}
+	mode := 0o600 | db.Mode&0o060
+	if mode == lock.Mode&0o777 && db.Gid == lock.Gid {
+		return
+	}
+	if err := f.Chown(-1, int(db.Gid)); err == nil {
+		_ = f.Chmod(os.FileMode(mode)) // who is kept out by it is told so
+	}
 }
 
 func readMark(f *os.File) (m mark) {

@@ -27,7 +27,7 @@ var (
 	// ErrNotFound: there is no such file and it was not to be created.
 	ErrNotFound = errors.New("no such database file")
 	// ErrReadOnly: the file or its directory cannot be written by this user.
-	ErrReadOnly = errors.New("database, or the directory that holds it, cannot be written by this user")
+	ErrReadOnly = errors.New("database, or the directory that holds it, cannot be written by this user: SQLite needs that even to look, unless a daemon is asked through its socket")
 	// ErrNetworkFS: the file lies on a network file system, where WAL is not safe.
 	ErrNetworkFS = errors.New("database lies on a network file system, where its locks and shared memory are not safe")
 	// ErrNotDatabase: the file is not a SQLite database, or is damaged.
@@ -87,6 +87,9 @@ func Code(err error) string {
 			return c.code
 		}
 	}
+	if _, ok := errors.AsType[*WrongUserError](err); ok {
+		return "WRONG_USER"
+	}
 	if sqliteCode(err) != 0 {
 		return "SQLITE_ERROR"
 	}
@@ -96,10 +99,16 @@ func Code(err error) string {
 // Hint is the sentence of the sentinel behind err: it names the cause and what
 // to do, and holds no path. It is "" for other errors.
 func Hint(err error) string {
+	if used, ok := errors.AsType[*InUseError](err); ok {
+		return used.Error()
+	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
 			return c.err.Error()
 		}
+	}
+	if wrong, ok := errors.AsType[*WrongUserError](err); ok {
+		return wrong.Error()
 	}
 	return ""
 }

@@ -19,6 +19,7 @@ type Options struct {
 	ReadOnly       bool             // no writer: Write answers ErrClosed
 	Readers        int              // read connections; 0: 4
 	AllowNetworkFS bool             // open a file on a network file system all the same
+	Group          int              // whose members open the file too: mode 0660; 0: nobody's
 	Complete       bool             // copy the whole log before anything is answered
 	Migrate        bool             // bring an older schema up to date; only under the exclusive lock
 	Busy           time.Duration    // how long opening waits for another process's lock; 0: 10 s
@@ -102,9 +103,17 @@ func locateLedger(path string, o Options) (*Ledger, bool, error) {
 	if o.Migrating == nil {
 		o.Migrating = func(int64, int64) {}
 	}
+	if err := CheckOwner(path); err != nil {
+		return nil, false, err
+	}
 	f, created, err := locate(path, o.Create && !o.ReadOnly)
 	if err != nil {
 		return nil, false, err
+	}
+	if o.Group != 0 && !o.ReadOnly {
+		if err := f.share(o.Group); err != nil {
+			return nil, false, err
+		}
 	}
 	if net, err := f.network(); err != nil {
 		return nil, false, err

@@ -135,22 +135,29 @@ func TestReadOnlyDirectory(t *testing.T) {
 		defer func() { _ = os.Chmod(d, 0o700) }()
 	}
 	if os.Getuid() == 0 {
-		if err := os.Chmod(path, 0o666); err != nil {
+		if err := os.Chown(path, nobody, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	start(t, "denied", path).wants("DATABASE_READ_ONLY")
+	p := start(t, "denied", path)
+	p.wants("DATABASE_READ_ONLY")
+	p.wants("DATABASE_READ_ONLY")
 }
+
+// nobody is a user that owns nothing.
+const nobody = 65534
 
 // openDenied opens the file as a user who may not write the directory.
 func openDenied(path string) error {
 	if os.Getuid() == 0 {
-		if err := syscall.Setuid(65534); err != nil {
+		if err := syscall.Setuid(nobody); err != nil {
 			return err
 		}
 	}
-	_, err := ledger.Open(context.Background(), path, ledger.Options{})
-	fmt.Println(ledger.Code(err))
+	for _, o := range []ledger.Options{{}, {ReadOnly: true}} {
+		_, err := ledger.Open(context.Background(), path, o)
+		fmt.Println(ledger.Code(err))
+	}
 	return nil
 }
 

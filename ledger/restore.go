@@ -189,6 +189,20 @@ func keepAside(path string, now time.Time) (kept string, err error) {
 	return kept, nil
 }
 
+// InUseError is an ErrInUse that knows who.
+type InUseError struct{ PID int } // 0 or less: not known, as from within a container
+
+// Error names the process.
+func (e *InUseError) Error() string {
+	if e.PID <= 0 {
+		return ErrInUse.Error()
+	}
+	return fmt.Sprintf("%v (process %d)", ErrInUse, e.PID)
+}
+
+// Unwrap is ErrInUse.
+func (e *InUseError) Unwrap() error { return ErrInUse }
+
 // The bytes that SQLite locks: of the database while anybody has it open, and of
 // the index of its log.
 const (
@@ -228,8 +242,5 @@ func unlocked(path string, from, length int64) error {
 	if lock.Type == unix.F_UNLCK {
 		return nil
 	}
-	if lock.Pid > 0 {
-		return fmt.Errorf("%w: process %d has it open", ErrInUse, lock.Pid)
-	}
-	return ErrInUse
+	return &InUseError{PID: int(lock.Pid)}
 }
