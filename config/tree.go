@@ -13,7 +13,7 @@ import (
 // later are the keys of the format that this version knows and does not offer.
 // A word of a key stands there as key=word.
 var later = []string{
-	"database.application_group", "providers", "hook", "principals[].roles",
+	"providers", "hook", "principals[].roles",
 	"tools[].guards", "tools[].approval",
 	"tools[].input_schema", "tools[].output_schema",
 	"tools[].http.sign", "tools[].exec.user", "tools[].exec.umask", "tools[].exec.nice",

@@ -151,12 +151,18 @@ func (d *daemon) now() time.Time {
 // open opens the file, once. After a daemon that met an input/output error the
 // log is copied completely first, and only then is that forgotten.
 func (d *daemon) open(ctx context.Context) (err error) {
+	shared, err := Group(d.cfg)
+	if err != nil {
+		return err
+	}
 	if d.ledger == nil {
+		u := upgrade{d: d}
 		d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
-			Create: true, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
-			Complete: d.lock.Failed(), Migrate: d.cfg.Worker.Exclusive, Now: d.o.Now, Observe: d.metrics.batch,
+			Create: true, Group: shared, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
+			Complete: d.lock.Failed(), Migrate: d.cfg.Worker.Exclusive, Now: d.o.Now, Observe: d.metrics.batch, Migrating: u.step,
 			ForChaos: d.o.ForChaos, Armed: d.o.Armed,
 		})
+		u.end()
 	}
 	if ledger.Broken(err) {
 		err = errors.Join(err, d.lock.SetFailed(true))

@@ -49,8 +49,12 @@ func (d *daemon) openLocal(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	shared, err := Group(d.cfg)
+	if err != nil {
+		return err
+	}
 	d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
-		Create: d.o.Create, ReadOnly: d.o.ReadOnly, Readers: d.cfg.Database.Readers,
+		Create: d.o.Create, Group: shared, ReadOnly: d.o.ReadOnly, Readers: d.cfg.Database.Readers,
 		AllowNetworkFS: d.cfg.Database.AllowNetworkFS, Complete: d.lock != nil && d.lock.Failed(), Now: d.o.Now,
 	})
 	if err != nil {

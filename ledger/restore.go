@@ -85,16 +85,13 @@ func restoreTarget(path, from string) (to string, old fs.FileInfo, err error) {
 }
 
 // copySource copies a backup wherever it lies: also from where nothing can be
-// written, if it was closed.
-func copySource(ctx context.Context, from, to string, foreign bool) (c Copied, err error) {
-	c, err = copyFile(ctx, from, readOnly, to, foreign)
-	if _, log := os.Lstat(from + "-wal"); errors.Is(err, ErrReadOnly) && errors.Is(log, fs.ErrNotExist) {
-		if err := os.RemoveAll(to); err != nil {
-			return c, pathError(err)
-		}
-		return copyFile(ctx, from, frozen, to, foreign)
+// written. One that was closed is read without making a log and its index.
+func copySource(ctx context.Context, from, to string, foreign bool) (Copied, error) {
+	how := frozen
+	if _, err := os.Lstat(from + "-wal"); err == nil {
+		how = readOnly
 	}
-	return c, err
+	return copyFile(ctx, from, how, to, foreign)
 }
 
 // markRestored brings a copy up to date and leaves the mark of a restore in it.

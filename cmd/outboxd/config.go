@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/daemon"
 	"github.com/outboxd/outboxd/handler"
 )
 
@@ -85,6 +86,9 @@ func (a *app) loadRunnable() (*config.Config, error) {
 	}
 	if cfg.Listen.Socket == "" {
 		refuse("listen.socket", "nothing", "the path of the socket to answer on, here or with --socket")
+	}
+	if _, err := daemon.Group(cfg); err != nil {
+		refuse("database.application_group", "a group that this host does not have", "the name, or the number, of a group of this host; not root's")
 	}
 	for i, t := range cfg.Tools {
 		pair, err := handler.Build(t)

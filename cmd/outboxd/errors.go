@@ -137,6 +137,8 @@ func otherFailure(err error) *coded {
 		return &coded{"OUTCOME_UNRECORDED", poller.ErrUnrecorded.Error()}
 	case errors.Is(err, daemon.ErrCutOff):
 		return &coded{cutOff, daemon.ErrCutOff.Error()}
+	case errors.Is(err, daemon.ErrNoGroup):
+		return &coded{"CONFIG_INVALID", daemon.ErrNoGroup.Error()}
 	case errors.Is(err, api.ErrAmbiguous):
 		return &coded{"AMBIGUOUS", api.ErrAmbiguous.Error()}
 	case errors.Is(err, api.ErrUnanswered):
