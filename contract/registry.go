@@ -24,6 +24,10 @@ type Tool struct {
 	Query       *QueryRule    // nil: the downstream cannot be asked
 	Concurrency int           // attempts at a time
 	Rate        Rate
+	Input       *Schema       // of the arguments; nil: anything
+	Output      *Schema       // of the result; nil: anything
+	Approval    Approval      // whether a person has to agree
+	GuardTime   time.Duration // what the guards may take in all
 
 	Breaker       Breaker
 	UnknownBudget Budget
@@ -42,6 +46,29 @@ type Breaker struct {
 type Budget struct {
 	Count int
 	Per   time.Duration
+}
+
+// Approval is the rule of a tool about a person's word.
+type Approval struct {
+	Mode         ApprovalMode
+	ExpiresAfter time.Duration // how long one is waited for, and how long it then holds; 0: for ever
+}
+
+// ApprovalMode says when a person has to have agreed.
+type ApprovalMode string
+
+// The modes.
+const (
+	ApprovalNone     ApprovalMode = "none"
+	ApprovalRequired ApprovalMode = "required"  // before it is worked on
+	ApprovalAtEffect ApprovalMode = "at_effect" // and it still holds right before each effect
+)
+
+func approvalMode(t config.Tool) ApprovalMode {
+	if t.Approval.Mode == "" {
+		return ApprovalNone
+	}
+	return ApprovalMode(t.Approval.Mode)
 }
 
 // Retry says when a tool is tried again, and the limits per round.
@@ -105,7 +132,15 @@ func newTool(t config.Tool) (*Tool, error) {
 	if err := check(t); err != nil {
 		return nil, err
 	}
-	revisions, err := revisions(t)
+	input, err := readSchema(t.InputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("input_schema: %w", err)
+	}
+	output, err := readSchema(t.OutputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("output_schema: %w", err)
+	}
+	revisions, err := revisions(t, input, output)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +148,31 @@ func newTool(t config.Tool) (*Tool, error) {
 		Name: t.Name, Effect: entry.Effect(t.Effect), Wire: WireMode(t.WireKey), Revisions: revisions,
 		Retry: retry(t.Retry), KeyWindow: t.KeyWindow, Timeout: t.Timeout, Concurrency: t.Concurrency,
 		Rate: Rate(t.Rate), Breaker: Breaker(t.Breaker), UnknownBudget: Budget(t.UnknownBudget),
+		Input: input, Output: output, Approval: Approval{approvalMode(t), t.Approval.ExpiresAfter}, GuardTime: guardTime(t),
 	}
 	if t.Query != nil {
 		tool.Query = &QueryRule{Timeout: t.Query.Timeout, NotBefore: t.Query.NotBefore}
 	}
 	return tool, nil
+}
+
+// guardTime is how long all guards may take, one after the other. Static ones ask
+// nobody.
+func guardTime(t config.Tool) (sum time.Duration) {
+	for _, g := range t.Guards {
+		if g.Static == nil {
+			sum += GuardLimit(t, g)
+		}
+	}
+	return sum
+}
+
+// GuardLimit is how long one guard may take.
+func GuardLimit(t config.Tool, g config.Guard) time.Duration {
+	if g.Timeout > 0 {
+		return g.Timeout
+	}
+	return t.Timeout
 }
 
 // check refuses what no tool can be, whoever declared it.
@@ -137,7 +192,11 @@ func check(t config.Tool) error {
 	if mode := WireMode(t.WireKey); mode != WireScope && mode != WireRaw {
 		return &InputError{Path: "wire_key", What: "unknown mode", Allowed: "scope, raw"}
 	}
-	return nil
+	switch approvalMode(t) {
+	case ApprovalNone, ApprovalRequired, ApprovalAtEffect:
+		return nil
+	}
+	return &InputError{Path: "approval", What: "unknown mode", Allowed: "none, required, at_effect"}
 }
 
 func retry(r config.Retry) Retry {

@@ -55,7 +55,8 @@ func derived(kind, covers string) string {
 
 func TestRegistryKeepsWhatTheConfigSays(t *testing.T) {
 	want := &contract.Tool{
-		Name: "refund_order", Effect: entry.Queryable, Wire: contract.WireScope,
+		Approval: contract.Approval{Mode: contract.ApprovalNone},
+		Name:     "refund_order", Effect: entry.Queryable, Wire: contract.WireScope,
 		Revisions: contract.Revisions{
 			Input:    "in-1",
 			Output:   derived("output", `{"schema":null}`),

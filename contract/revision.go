@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -37,8 +38,20 @@ type (
 		Tool string `json:"tool"`
 	}
 	policyBody struct {
-		Approval string   `json:"approval"`
-		Guards   []string `json:"guards"`
+		Approval string `json:"approval"`
+		Guards   []any  `json:"guards"`
+	}
+	guardBody struct {
+		Purpose string `json:"purpose"`
+		Check   any    `json:"check"`
+	}
+	rolesCheck struct {
+		Kind  string   `json:"kind"`
+		Roles []string `json:"roles"`
+	}
+	selectCheck struct {
+		Kind   string `json:"kind"`
+		Select string `json:"select"`
 	}
 	httpTarget struct {
 		Kind   string `json:"kind"`
@@ -60,12 +73,16 @@ type (
 )
 
 // revisions gives the six revisions of a tool: declared, else derived.
-func revisions(t config.Tool) (Revisions, error) {
+func revisions(t config.Tool, input, output *Schema) (Revisions, error) {
 	handler, err := handlerTarget(t)
 	if err != nil {
 		return Revisions{}, err
 	}
 	query, err := queryTarget(t.Query)
+	if err != nil {
+		return Revisions{}, err
+	}
+	policy, err := policy(t)
 	if err != nil {
 		return Revisions{}, err
 	}
@@ -75,12 +92,12 @@ func revisions(t config.Tool) (Revisions, error) {
 		body           any
 		to             *string
 	}{
-		{"input", t.Revisions.Input, schemaBody{}, &r.Input},
-		{"output", t.Revisions.Output, schemaBody{}, &r.Output},
+		{"input", t.Revisions.Input, schemaBody{input.body()}, &r.Input},
+		{"output", t.Revisions.Output, schemaBody{output.body()}, &r.Output},
 		{"effect", t.Revisions.Effect, effectBody{t.Effect, t.WireKey}, &r.Effect},
 		{"handler", t.Revisions.Handler, handlerBody{handler, query}, &r.Handler},
 		{"producer", t.Revisions.Producer, producerBody{t.Name}, &r.Producer},
-		{"policy", t.Revisions.Policy, policyBody{Approval: "none", Guards: []string{}}, &r.Policy},
+		{"policy", t.Revisions.Policy, policy, &r.Policy},
 	} {
 		if *v.to, err = revision(v.kind, v.declared, v.body); err != nil {
 			return Revisions{}, err
@@ -117,6 +134,30 @@ func handlerTarget(t config.Tool) (any, error) {
 		return sqlTarget{"sql", t.SQL.Result, t.SQL.Statements}, nil
 	}
 	return target(t.HTTP, t.Exec, http.MethodPost)
+}
+
+// policy is what has to agree before an effect. How long a guard may take and how
+// long an approval lasts are tuning.
+func policy(t config.Tool) (policyBody, error) {
+	b := policyBody{Approval: string(approvalMode(t)), Guards: []any{}}
+	for i, g := range t.Guards {
+		var check any
+		var err error
+		switch {
+		case g.Static != nil:
+			roles := slices.Sorted(slices.Values(g.Static.Roles))
+			check = rolesCheck{"static", roles}
+		case g.SQL != nil:
+			check = selectCheck{"sql", g.SQL.Select}
+		default:
+			check, err = target(g.HTTP, g.Exec, http.MethodPost)
+		}
+		if err != nil {
+			return b, fmt.Errorf("guards[%d]: %w", i, err)
+		}
+		b.Guards = append(b.Guards, guardBody{g.Purpose, check})
+	}
+	return b, nil
 }
 
 func queryTarget(q *config.Query) (any, error) {

@@ -23,6 +23,7 @@ const (
 	Unproven          = "unproven"           // it may have taken effect; nobody has proof
 	NoQuery           = "no_query"           // it may have, and the tool cannot be asked
 	Abandoned         = "abandoned"          // it still runs: a function that did not end at its time limit
+	OutputInvalid     = "output_invalid"     // the downstream did it, and its answer breaks the output schema
 	Conflict          = "conflict"           // the key stands for something else downstream
 )
 

@@ -25,7 +25,7 @@ func (p *Prepared) Scope() contract.Scope { return p.op.Scope }
 func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 	var c checks
 	tool := c.scope(reg, r.Scope)
-	canonical := c.arguments(r.Arguments)
+	canonical := c.arguments(tool, r.Arguments)
 	c.origin(r.Origin)
 	notBefore := c.notBefore(r.NotBefore)
 	c.session(r.Session, r.Turn)
@@ -108,9 +108,13 @@ func (c *checks) scope(reg *contract.Registry, s contract.Scope) *contract.Tool 
 	return tool
 }
 
-func (c *checks) arguments(raw []byte) []byte {
+// arguments are canonical, and fit the tool's schema.
+func (c *checks) arguments(tool *contract.Tool, raw []byte) []byte {
 	canonical, err := contract.Canonical(raw)
 	c.add("arguments", err)
+	if err == nil && tool != nil {
+		c.problems = append(c.problems, tool.Input.Check("arguments", canonical)...)
+	}
 	return canonical
 }
 

@@ -31,6 +31,11 @@ func (p *Poller) question(ctx context.Context, c claim) {
 	if c.probe && ctx.Err() == nil {
 		defer p.breaker(c, ans.Found == handler.NoAnswer, ans.Code)
 	}
+	if ans.Found == handler.Applied {
+		if problems := c.tool.Output.Check("result", ans.Result); len(problems) > 0 {
+			ans = handler.Answer{Found: handler.NoAnswer, Code: deadletter.OutputInvalid, Excerpt: misfit(ans.Result, problems)}
+		}
+	}
 	switch {
 	case ans.Found == handler.Applied:
 		p.deliver(c, ans.Result, ans.Reference, ans.Code)
@@ -112,7 +117,9 @@ func (j judge) answer(tx *ledger.Tx, ans handler.Answer, asked time.Time, ev ent
 		at := j.limits.Now.Add(j.delay(j.due.Failures+1, ans.HasRetryAfter, ans.RetryAfter))
 		return j.held.NotApplied(tx, at, j.limits.AfterFailure(j.due, time.Time{}, at), ev)
 	}
-	if j.due.Queries+1 >= j.tool.Retry.MaxQueries {
+	if ans.Code == deadletter.OutputInvalid {
+		still.Reason = ans.Code
+	} else if j.due.Queries+1 >= j.tool.Retry.MaxQueries {
 		still.Reason = deadletter.QueriesExhausted
 	} else {
 		still.At = j.limits.Now.Add(j.delay(j.due.Queries+1, ans.HasRetryAfter, ans.RetryAfter))

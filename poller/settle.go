@@ -29,8 +29,12 @@ var ErrUnrecorded = errors.New("an outcome could not be recorded: the next start
 // token is no longer the entry's, only evidence is kept.
 func (p *Poller) settle(c claim, o observation) {
 	if o.Observed == handler.Succeeded {
-		p.deliver(c, o.Result, o.Reference, o.Code)
-		return
+		problems := c.tool.Output.Check("result", o.Result)
+		if len(problems) == 0 {
+			p.deliver(c, o.Result, o.Reference, o.Code)
+			return
+		}
+		o = unfit(o, problems)
 	}
 	var to entry.State
 	err := p.persist(c.held, func(tx *ledger.Tx) (err error) {

@@ -64,6 +64,10 @@ func (j judge) doubt(tx *ledger.Tx, o observation) (entry.State, error) {
 	if o.event == entry.CutOff {
 		d.Event = entry.CutOff
 	}
+	if o.why == deadletter.OutputInvalid {
+		d.Reason = o.why
+		return j.held.Doubt(tx, d)
+	}
 	switch j.op.Effect {
 	case entry.Idempotent, entry.Local:
 		d.To, d.Reason = entry.Pending, ""
