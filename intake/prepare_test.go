@@ -2,6 +2,8 @@ package intake_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -185,4 +187,22 @@ func FuzzPrepare(f *testing.F) {
 			t.Fatalf("got %v, want an *Invalid with problems", err)
 		}
 	})
+}
+
+func TestPrepareRefusesWhatTheSchemaDoesNotTake(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in.json")
+	if err := os.WriteFile(path, []byte(`{"properties":{"order":{"type":"string"},"lines":{"items":{"type":"integer"}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tool := ledgertest.Tool("lamp", entry.Idempotent)
+	tool.InputSchema = path
+	r := lamp("k", func(r *intake.Request) { r.Arguments = []byte(`{"lines":[1,"secret"],"order":17}`) })
+	_, err := intake.Prepare(ledgertest.Registry(t, tool), r)
+	invalid, ok := errors.AsType[*intake.Invalid](err)
+	if !ok || invalid.Code != intake.InputInvalid || len(invalid.Problems) != 2 {
+		t.Fatalf("got %v, want two problems", err)
+	}
+	if invalid.Problems[0].Path != "arguments/lines/1" || invalid.Problems[1].Path != "arguments/order" || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want the paths and no value", err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/outboxd/outboxd/deadletter"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/ledger"
@@ -52,6 +53,11 @@ func (a *local) settle(tx *ledger.Tx) error {
 		a.out = a.handler.Apply(e, request(a.c, handler.Execute)).Normal()
 		switch a.out.Observed {
 		case handler.Succeeded:
+			if problems := a.c.tool.Output.Check("result", a.out.Result); len(problems) > 0 {
+				a.out = handler.Outcome{Observed: handler.Rejected, Code: deadletter.OutputInvalid, Answered: true,
+					Excerpt: misfit(a.out.Result, problems)} // it is undone: the result could never be told
+				return errUndo
+			}
 			return nil
 		case handler.MayHaveHappened, handler.InProgress:
 			a.out.Observed = handler.TryAgain // it is undone: nothing did

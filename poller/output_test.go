@@ -91,3 +91,16 @@ func TestAnAnswerThatFitsItsSchemaIsDelivered(t *testing.T) {
 		w.expect(id, entry.Delivered, "")
 	})
 }
+
+func TestALocalEffectWhoseResultBreaksItsSchemaIsUndone(t *testing.T) {
+	promise := promises(t)
+	k := sqlTool(t, "job", insertJob)
+	promise(&k.Tool)
+	story(t, func(t *testing.T) {
+		w := shop(t, k).run()
+		id := w.accept("job", "order-17")
+		pass(time.Second)
+		w.expect(id, entry.Dead, deadletter.Rejected)
+		equal(t, "jobs", w.count(`SELECT count(*) FROM job`), 0)
+	})
+}
