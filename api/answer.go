@@ -48,7 +48,7 @@ type verdict struct {
 	exit       int // of the command
 }
 
-// answers is the table of INTERFACES 1, each row in the order of After.
+// answers is the table of what a state means to a caller, each row in the order of After.
 var answers = map[entry.State][3]verdict{
 	entry.Pending:   pending,
 	entry.Claimed:   pending,

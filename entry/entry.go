@@ -37,7 +37,7 @@ var States = []State{Waiting, Pending, Claimed, Sending, Unknown, Delivered, Dea
 // Terminal reports whether only a review brings an entry out of s.
 func (s State) Terminal() bool { return s == Delivered || s == Dead || s == Discarded }
 
-// Status is the word for s in answers (INTERFACES 1).
+// Status is the word for s in answers (docs/reference/api.md).
 func (s State) Status() string {
 	switch s {
 	case Claimed, Sending:

@@ -7,7 +7,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// events is what may happen: each changes the model if DESIGN 4 lets it, says
+// events is what may happen: each changes the model if docs/states.md lets it, says
 // whether it expects ErrStale, and asks the same of the file.
 func (x *machine) events() map[entry.Event]func(*ledger.Tx) error {
 	return map[entry.Event]func(*ledger.Tx) error{

@@ -7,7 +7,7 @@ import (
 	"github.com/outboxd/outboxd/entry"
 )
 
-// model is an entry as DESIGN 4 describes it: in place of the columns on what is
+// model is an entry as docs/states.md describes it: in place of the columns on what is
 // unproven it knows every send that may still have an effect.
 type model struct {
 	row

@@ -82,7 +82,7 @@ func (g *program) environment(c Call) []string {
 	)
 }
 
-// Execute runs the program once (INTERFACES: Towards a program).
+// Execute runs the program once (docs/downstream.md: A program).
 func (g *program) Execute(ctx context.Context, c Call) Outcome {
 	c.Purpose = Execute
 	end := g.run(ctx, c)

@@ -43,7 +43,7 @@ type Call struct {
 	Traceparent string // empty = none
 }
 
-// Observed is what an execute call was seen to come to (DESIGN: Working).
+// Observed is what an execute call was seen to come to (docs/downstream.md).
 type Observed string
 
 // The observations. InProgress is untyped because it is both an observation

@@ -21,8 +21,8 @@ type endpoint struct {
 	wire    *wire
 }
 
-// Execute sends one request and reads one answer (INTERFACES: Towards an HTTP
-// downstream).
+// Execute sends one request and reads one answer (docs/downstream.md:
+// HTTP).
 func (e *endpoint) Execute(ctx context.Context, c Call) Outcome {
 	target, err := url.Parse(e.url)
 	if err != nil {
@@ -97,7 +97,7 @@ func (e *endpoint) outcome(rep *reply, hide redactor, body []byte) Outcome {
 type question struct{ *endpoint }
 
 // Ask sends one status query. Only 200 is proof of the effect, only 404 says
-// that there is none (INTERFACES: Towards an HTTP downstream).
+// that there is none (docs/downstream.md: HTTP).
 func (q question) Ask(ctx context.Context, c Call) Answer {
 	target, ok := q.address(c)
 	if !ok {

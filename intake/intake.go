@@ -34,7 +34,7 @@ type Request struct {
 	Trace     string    // W3C traceparent, empty: none
 }
 
-// The codes of a request that is not accepted (INTERFACES 1).
+// The codes of a request that is not accepted (docs/reference/api.md).
 const (
 	KeyRequired  = "KEY_REQUIRED"
 	InputInvalid = "INPUT_INVALID"
