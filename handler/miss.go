@@ -75,7 +75,9 @@ func certificateCode(err error) string {
 		return "tls_expired"
 	case errors.As(err, &unknown):
 		return "tls_untrusted"
-	case errors.As(err, &verify), errors.As(err, &invalid), errors.As(err, &record):
+	case errors.As(err, &record):
+		return "tls_plain" // the other side does not speak TLS
+	case errors.As(err, &verify), errors.As(err, &invalid):
 		return "tls"
 	}
 	return ""
@@ -86,11 +88,19 @@ func outOfDescriptors(err error) bool {
 }
 
 // note is what may be said of an error: the operating system's words for its
-// number. Other texts may quote a URL.
+// number, ours for what a resolver came to. Other texts may quote a URL.
 func note(err error) string {
 	var number syscall.Errno
-	if errors.As(err, &number) {
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &number):
 		return number.Error()
+	case !errors.As(err, &name):
+		return ""
+	case name.IsNotFound:
+		return "no such name"
+	case name.IsTimeout:
+		return "the name server did not answer in time"
 	}
-	return ""
+	return "the name server failed"
 }

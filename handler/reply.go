@@ -29,12 +29,16 @@ type reply struct {
 // exchange makes one request on the wire. The context bounds all of it, the
 // last byte of the body included.
 func (w *wire) exchange(ctx context.Context, req *http.Request) (*reply, *miss) {
-	dialling, cancel := context.WithCancel(ctx)
+	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a := &attempt{ctx: dialling}
-	// RoundTrip and not a Client: it follows no redirect and its errors hold
+	a := &attempt{ctx: limited}
+	l, err := w.take(a)
+	if err != nil {
+		return nil, a.explain(ctx, err)
+	}
+	// A connection and not a Client: it follows no redirect and its errors hold
 	// no URL.
-	res, err := w.transport.RoundTrip(req.WithContext(a.trace()))
+	res, err := a.send(l, req)
 	if err != nil {
 		return nil, a.explain(ctx, err)
 	}
@@ -42,8 +46,11 @@ func (w *wire) exchange(ctx context.Context, req *http.Request) (*reply, *miss) 
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		rep.read(res.Body)
 	}
-	// What is left unread goes down with the connection.
+	if !rep.whole {
+		_ = l.Close() // with what is left unread
+	}
 	_ = res.Body.Close()
+	w.give(l)
 	if !rep.whole && !rep.cut {
 		return nil, a.unfinished(ctx, rep)
 	}

@@ -39,7 +39,7 @@ func newEndpoint(h config.HTTP, reuse int) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.wire = newWire(trust, proxy, reuse)
+	e.wire = newWire(target, trust, proxy, reuse)
 	return e, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,28 +24,35 @@ const (
 	idleLimit = 2 * time.Second
 )
 
-// wire is the way to one endpoint. It speaks HTTP/1.1 only: the HTTP/2
-// transport resends by itself what a server refused or was too slow to take.
+// wire is the way to one endpoint. It speaks HTTP/1.1 and, where the server
+// chooses it in the TLS handshake, HTTP/2. A request has its connection to itself
+// and is tried on that one only: a client that picks connections (http.Transport)
+// sends some requests a second time by itself.
 type wire struct {
 	transport *http.Transport
-	tls       *tls.Config
+	scheme    string
+	address   string // host:port of the target
+	reuse     int    // idle connections that are kept; 0: none is used twice
+
+	mu     sync.Mutex // guards what follows
+	idle   []*line    // the last used one at the end
+	closed bool
 }
 
 // newWire makes a wire that keeps at most reuse idle connections; with 0 every
 // request has a connection of its own. A nil proxy means none: the environment
 // is not asked.
-func newWire(cfg *tls.Config, proxy *url.URL, reuse int) *wire {
-	w := &wire{tls: cfg}
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
+func newWire(target *url.URL, cfg *tls.Config, proxy *url.URL, reuse int) *wire {
+	w := &wire{scheme: target.Scheme, address: addressOf(target), reuse: reuse}
+	var both http.Protocols
+	both.SetHTTP1(true)
+	both.SetHTTP2(true)
 	w.transport = &http.Transport{
-		Protocols:              &http1,
-		DialContext:            w.dial,
-		DialTLSContext:         w.dialTLS,
-		TLSClientConfig:        cfg, // behind a proxy the transport shakes hands itself
+		Protocols:              &both,
+		DialContext:            dial,
+		TLSClientConfig:        cfg,
 		DisableCompression:     true,
 		DisableKeepAlives:      reuse == 0,
-		MaxIdleConnsPerHost:    reuse,
 		IdleConnTimeout:        idleLimit,
 		MaxResponseHeaderBytes: maxHeaders,
 		OnProxyConnectResponse: refusedByProxy,
@@ -55,7 +63,71 @@ func newWire(cfg *tls.Config, proxy *url.URL, reuse int) *wire {
 	return w
 }
 
-func (w *wire) close() { w.transport.CloseIdleConnections() }
+func addressOf(target *url.URL) string {
+	port := target.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
+	}
+	return net.JoinHostPort(target.Hostname(), port)
+}
+
+// line is one connection. It belongs to one attempt at a time, or to its wire.
+type line struct {
+	*http.ClientConn
+	conn *countedConn
+	free *time.Timer // closes it when it was idle for too long
+}
+
+// take is an idle connection, or a new one.
+func (w *wire) take(a *attempt) (*line, error) {
+	for l := w.pop(); l != nil; l = w.pop() {
+		if l.free.Stop() && l.Err() == nil {
+			return l, nil
+		}
+		_ = l.Close() // idle, and the other side may have closed it
+	}
+	cc, err := w.transport.NewClientConn(a.trace(), w.scheme, w.address)
+	if err != nil {
+		return nil, err
+	}
+	return &line{ClientConn: cc, conn: a.conn}, nil
+}
+
+func (w *wire) pop() *line {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.idle) == 0 {
+		return nil
+	}
+	l := w.idle[len(w.idle)-1]
+	w.idle = w.idle[:len(w.idle)-1]
+	return l
+}
+
+// give keeps a connection on which a whole answer was read and nothing is under
+// way, and closes any other.
+func (w *wire) give(l *line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.idle) >= w.reuse || l.Err() != nil || l.InFlight() != 0 || l.Available() == 0 {
+		_ = l.Close()
+		return
+	}
+	l.free = time.AfterFunc(idleLimit, func() { _ = l.Close() })
+	w.idle = append(w.idle, l)
+}
+
+// close ends the idle connections, and those in use when they become idle.
+func (w *wire) close() {
+	w.mu.Lock()
+	idle := w.idle
+	w.idle, w.closed = nil, true
+	w.mu.Unlock()
+	for _, l := range idle {
+		l.free.Stop()
+		_ = l.Close()
+	}
+}
 
 // proxyRefusal is a proxy's refusal to open a tunnel.
 type proxyRefusal struct{ status int }
@@ -79,15 +151,12 @@ const (
 	phaseAnswer // the first byte of an answer arrived
 )
 
-// attempt watches one request. Its context bounds the dialling, from which the
-// transport detaches the request's own.
+// attempt watches one request.
 type attempt struct {
 	ctx   context.Context
 	phase atomic.Int32
-
-	// Written and read on RoundTrip's goroutine only.
-	ready bool
-	conn  *countedConn
+	conn  *countedConn // the connection that was dialled or taken; nil: none so far
+	begun bool         // the request was given to the connection
 }
 
 type attemptKey struct{}
@@ -97,7 +166,6 @@ func (a *attempt) trace() context.Context {
 		DNSStart:             func(httptrace.DNSStartInfo) { a.reach(phaseDNS) },
 		ConnectStart:         func(string, string) { a.reach(phaseConnect) },
 		TLSHandshakeStart:    func() { a.reach(phaseTLS) },
-		GotConn:              func(info httptrace.GotConnInfo) { a.got(info.Conn) },
 		WroteRequest:         func(httptrace.WroteRequestInfo) { point.Hit(point.SendSent) },
 		GotFirstResponseByte: func() { a.reach(phaseAnswer) },
 	})
@@ -112,42 +180,47 @@ func (a *attempt) reach(phase int32) {
 	}
 }
 
-func (a *attempt) got(conn net.Conn) {
+// send gives the request to the connection, once. A connection on which it
+// failed is of no more use and is closed before anybody asks what has left.
+func (a *attempt) send(l *line, req *http.Request) (*http.Response, error) {
 	a.reach(phaseReady)
-	a.ready = true
-	a.conn = counted(conn)
-	if a.conn != nil {
-		a.conn.begin()
+	a.conn, a.begun = l.conn, true
+	a.conn.begin()
+	res, err := l.RoundTrip(req.WithContext(a.trace()))
+	if err != nil {
+		a.conn.end()
+		_ = l.Close()
 	}
+	return res, err
 }
 
 // handedOver reports whether a byte of the request may have left. It is asked
-// after RoundTrip returned an error: the transport's writer has ended then and
-// the connection is closed, so the answer cannot change any more.
-func (a *attempt) handedOver() bool {
-	if !a.ready {
-		return false
-	}
-	// A connection that we did not open: nothing is known.
-	return a.conn == nil || a.conn.used()
-}
+// after send returned an error: nothing more can leave then.
+func (a *attempt) handedOver() bool { return a.begun && a.conn.used() }
 
-// countedConn knows whether a request went out over it. The bytes are counted
-// at the socket, below TLS, because a TLS write that fails does not say how
-// much of it left; asked is counted above TLS, because closing writes an alert
-// that is not part of the request.
+// countedConn knows whether a request went out over it. It counts at the socket,
+// below TLS, because a TLS write that fails does not say how much of it left.
+// What HTTP/2 writes beside the request counts as the request: that errs towards
+// "may have happened".
 type countedConn struct {
 	net.Conn
-	bytes *atomic.Int64
-	mark  int64 // bytes when the present request began
-	asked atomic.Bool
+	mu      sync.Mutex // guards what follows, and is not held during a write
+	bytes   int64
+	mark    int64 // bytes when the present request began
+	ended   bool  // nothing counts any more
+	writing int
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	c.asked.Store(true)
+	c.mu.Lock()
+	c.writing++
+	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
-	if _, sealed := c.Conn.(*tls.Conn); !sealed {
-		c.bytes.Add(int64(n))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing--
+	if !c.ended {
+		c.bytes += int64(n)
 	}
 	return n, err
 }
@@ -155,37 +228,34 @@ func (c *countedConn) Write(p []byte) (int, error) {
 // begin starts a request: what was written before (a handshake, an earlier
 // request) does not count, and the deadline of the dialling ends.
 func (c *countedConn) begin() {
-	c.asked.Store(false)
-	c.mark = c.bytes.Load()
+	c.mu.Lock()
+	c.mark = c.bytes
+	c.mu.Unlock()
 	// A connection that is already closed cannot take it, nor the request.
 	_ = c.SetDeadline(time.Time{})
 }
 
-func (c *countedConn) used() bool { return c.asked.Load() && c.bytes.Load() != c.mark }
+// end closes the socket below TLS. A write that is under way may have left; what
+// follows (an alert of TLS that says goodbye) cannot.
+func (c *countedConn) end() {
+	c.mu.Lock()
+	c.bytes += int64(c.writing)
+	c.ended = true
+	c.mu.Unlock()
+	_ = c.Close()
+}
 
-// counted finds our connection under the layers of the transport.
-func counted(conn net.Conn) *countedConn {
-	for {
-		switch c := conn.(type) {
-		case *countedConn:
-			return c
-		case interface{ NetConn() net.Conn }:
-			conn = c.NetConn()
-		default:
-			return nil
-		}
-	}
+func (c *countedConn) used() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes != c.mark
 }
 
 // dial opens a connection for the attempt that the context belongs to.
-func (w *wire) dial(detached context.Context, network, addr string) (net.Conn, error) {
-	a, ok := detached.Value(attemptKey{}).(*attempt)
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
 		return nil, errors.New("dial without an attempt")
-	}
-	ctx := a.ctx
-	if trace := httptrace.ContextClientTrace(detached); trace != nil {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{DNSStart: trace.DNSStart, ConnectStart: trace.ConnectStart})
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
@@ -198,26 +268,6 @@ func (w *wire) dial(detached context.Context, network, addr string) (net.Conn, e
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
-	return &countedConn{Conn: conn, bytes: new(atomic.Int64)}, nil
-}
-
-// dialTLS opens a connection and shakes hands, also bounded by the attempt.
-func (w *wire) dialTLS(detached context.Context, network, addr string) (net.Conn, error) {
-	conn, err := w.dial(detached, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	a := detached.Value(attemptKey{}).(*attempt)
-	a.reach(phaseTLS)
-	cfg := w.tls.Clone()
-	cfg.ServerName = host
-	sealed := tls.Client(conn, cfg)
-	if err := sealed.HandshakeContext(a.ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return &countedConn{Conn: sealed, bytes: conn.(*countedConn).bytes}, nil
+	a.conn = &countedConn{Conn: conn}
+	return a.conn, nil
 }

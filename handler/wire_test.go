@@ -262,7 +262,7 @@ func TestNothingIsHandedOverWithoutAConnection(t *testing.T) {
 		"no such name":     {"http://nowhere.invalid/", "", "dns"},
 		"refused":          {closed.url(), "", "connect"},
 		"silent TLS":       {"https://" + silent.Addr().String(), "", "tls"},
-		"no TLS":           {"https://" + plain.Listener.Addr().String(), "", "tls"},
+		"no TLS":           {"https://" + plain.Listener.Addr().String(), "", "tls_plain"},
 		"self-signed":      {self.URL, "", "tls_untrusted"},
 		"expired":          {old.URL, oldCA, "tls_expired"},
 		"wrong name":       {other.URL, otherCA, "tls_wrong_name"},
