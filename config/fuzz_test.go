@@ -3,6 +3,7 @@ package config_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,19 @@ func FuzzParse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	config.OfferAll(f)
 	f.Add(example, "OUTBOXD_LEASE_TTL=5s")
+	broken, err := filepath.Glob("testdata/broken/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range broken {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, "OUTBOXD_RETRY_MAX=1m")
+	}
 	for _, text := range []string{
 		"", "---\n---\n", "log: {level: info", "a: &a [*a]", "<<: {}", "? [a]\n: b", "\xef\xbb\xbfa: b", "log: {}\r\n",
 		"lease: {ttl: 30, ttl: 1d}", "listen: {socket_mode: 0640}", "worker: {exclusive: no}", "tools: [1, {}, {http: {headers: [{}]}}]",

@@ -15,7 +15,7 @@ tools:
   - name: a
     http: {url: "ftp://h/x"}
     retry: {max_attemps: 2, max_attemps: 3}
-    guards: []
+    rate: 20
     concurrency: 0
   - name: a
     effect: queryable
@@ -28,7 +28,7 @@ c.yaml:4:30: lease.heartbeat: found 10s with ttl 10s; allowed: less than lease.t
 c.yaml:7:17: tools[0].http.url: found a URL that does not begin with http:// or https://; allowed: http:// or https://, host, path
 c.yaml:8:13: tools[0].retry.max_attemps: found an unknown key; allowed: did you mean max_attempts? One of backoff, initial, factor, max, delays, jitter, max_attempts, max_age, max_lapses, max_queries
 c.yaml:8:29: tools[0].retry.max_attemps: found an unknown key; allowed: did you mean max_attempts? One of backoff, initial, factor, max, delays, jitter, max_attempts, max_age, max_lapses, max_queries
-c.yaml:9:5: tools[0].guards: found a key that is not available in this version; allowed: leave it out
+c.yaml:9:11: tools[0].rate: found the number 20; allowed: events per second, minute or hour, for example 20/s, 100/m or 5/h
 c.yaml:10:18: tools[0].concurrency: found 0; allowed: 1 to 10000
 c.yaml:11:5: tools[1]: found a tool with none of http, exec and sql; allowed: one of them
 c.yaml:11:11: tools[1].name: found "a" a second time; allowed: a name that is not tools[0]'s
@@ -128,7 +128,6 @@ func TestRefusals(t *testing.T) {
 		{"no scope", "principals: [{name: a, uid: 5}]", "principals[0].may_submit: found nothing"},
 		{"no tenant", "principals: [{name: a, uid: 5, may_submit: [{subject: s}]}]", "principals[0].may_submit[0].tenant: found nothing"},
 		{"no tools", "principals: [{name: a, uid: 5, may_submit: [{tenant: t, subject: s, tools: []}]}]", "principals[0].may_submit[0].tools: found an empty list"},
-		{"roles", "principals: [{name: a, uid: 5, roles: [x], may_submit: [{tenant: t, subject: s}]}]", "principals[0].roles: found a key that is not available in this version"},
 	} {
 		if got := refusal(t, tt.text); !strings.Contains(got, tt.want) || strings.Contains(got, "\n") {
 			t.Errorf("%s: %q\n got: %s\nwant one problem with: %s", tt.name, tt.text, got, tt.want)

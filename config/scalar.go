@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"reflect"
@@ -114,7 +115,7 @@ func duration(n *yaml.Node, tag reflect.StructTag) (found, allowed string) {
 	kind := n.ShortTag()
 	switch {
 	case errors.Is(err, errUnitMissing):
-		return show(n, tag) + ", unit missing", "a duration with a unit" + within(tag) + ", for example " + strings.TrimLeft(clip(n.Value), "+-") + "s"
+		return show(n, tag) + ", unit missing", "a duration with a unit" + within(tag) + ", for example " + cmp.Or(strings.TrimLeft(clip(n.Value), "+-0"), "1") + "s"
 	case err != nil || kind != "!!str":
 		return show(n, tag), "a duration in h, m, s or ms" + within(tag) + ", for example " + example
 	}
