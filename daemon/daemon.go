@@ -39,6 +39,8 @@ type Options struct {
 	Tools   []Tool                         // tools whose handlers are Go functions
 	Load    func() (*config.Config, error) // where a reload gets its config; nil: there is none
 	Reload  <-chan os.Signal               // asks for one
+	File    string                         // a change of it asks for one, too; "": none does
+	Watch   config.WatchOptions            // how File is watched
 	Hurry   <-chan os.Signal               // after ctx ended: do not wait for the drain limit
 	Version string
 	Now     func() time.Time // nil: time.Now
@@ -70,8 +72,14 @@ type daemon struct {
 	retention atomic.Pointer[config.Retention] // of the present config
 
 	asked  chan chan reloaded // reloads that are waited for
+	looks  chan look          // the config file has come to rest
 	halted chan struct{}      // closed: there is no reload any more
-	close  func()             // the handlers of the present work
+
+	// Of the goroutine of reloads, once that runs.
+	close     func()         // the handlers of the present work
+	present   *config.Config // what is in force
+	text      []byte         // the file that it comes from; nil: not known
+	complaint string         // why the last reload failed; "": it went well
 }
 
 // Run works until ctx ends and then drains. It returns nil after a clean drain,
@@ -91,8 +99,12 @@ func Run(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (e
 
 // start opens everything, or nothing.
 func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) (d *daemon, err error) {
-	d = &daemon{cfg: cfg, o: o, log: log, metrics: newMetrics(), asked: make(chan chan reloaded), halted: make(chan struct{}), close: func() {}}
+	d = &daemon{
+		cfg: cfg, o: o, log: log, metrics: newMetrics(), asked: make(chan chan reloaded), looks: make(chan look),
+		halted: make(chan struct{}), close: func() {}, present: cfg,
+	}
 	d.metrics.logs(o.Silenced)
+	d.text = d.fileText()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.end())

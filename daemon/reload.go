@@ -38,6 +38,8 @@ func (d *daemon) reloads(ctx context.Context) error {
 			d.reloadNow(ctx)
 		case answer := <-d.asked:
 			answer <- d.reloadNow(ctx)
+		case l := <-d.looks:
+			l.sure <- d.changed(ctx, l.file)
 		}
 	}
 }
@@ -57,19 +59,37 @@ func (d *daemon) Reload(ctx context.Context) (restart []string, err error) {
 	return r.restart, r.err
 }
 
-// reloadNow does one reload. The service manager is told that it is over in every
-// case, or it would wait for that and then end the service; its status line keeps
-// the error until a reload goes well.
-func (d *daemon) reloadNow(ctx context.Context) (r reloaded) {
+// reloadNow takes the config as it is.
+func (d *daemon) reloadNow(ctx context.Context) reloaded {
+	if d.o.Load == nil {
+		return d.conclude(ctx, nil, nil)
+	}
+	text := d.fileText()
+	cfg, err := d.o.Load()
+	r := d.conclude(ctx, cfg, err)
+	if r.err == nil {
+		d.text = text
+	}
+	return r
+}
+
+// conclude ends one reload with a config, or with why there is none. The service
+// manager is told that it is over in every case, or it would wait for that and then
+// end the service; its status line keeps the error until a reload goes well.
+func (d *daemon) conclude(ctx context.Context, cfg *config.Config, err error) (r reloaded) {
 	d.tell(systemd.Reloading())
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
-	r.restart, r.err = d.reload(limited)
+	if r.err = err; err == nil && cfg != nil {
+		r.restart, r.err = d.apply(limited, cfg)
+	}
 	d.metrics.reloaded(r.err, time.Since(began))
 	status := working
+	d.complaint = ""
 	if r.err != nil {
 		d.log.Error("config not reloaded: the old one stays", zap.Error(r.err))
+		d.complaint = r.err.Error()
 		status = "config not reloaded, the old one stays: " + firstProblem(r.err)
 	}
 	d.tell(systemd.Ready(status))
@@ -89,14 +109,8 @@ func firstProblem(err error) string {
 	return first
 }
 
-func (d *daemon) reload(ctx context.Context) (restart []string, err error) {
-	if d.o.Load == nil {
-		return nil, nil
-	}
-	cfg, err := d.o.Load()
-	if err != nil {
-		return nil, err
-	}
+// apply puts a config in force, or changes nothing. It logs one line.
+func (d *daemon) apply(ctx context.Context, cfg *config.Config) (restart []string, err error) {
 	work, closeWork, err := assemble(cfg, d.o.Tools)
 	if err != nil {
 		return nil, err
@@ -108,11 +122,12 @@ func (d *daemon) reload(ctx context.Context) (restart []string, err error) {
 	d.api.Swap(access(cfg))
 	d.retention.Store(&cfg.Retention)
 	d.close()
-	d.close = closeWork
-	d.log.Info("config reloaded", zap.Int("tools", len(work.Registry.Names())))
-	restart = restarts(d.cfg, cfg)
-	if len(restart) > 0 {
-		d.log.Warn("sections of the config take effect at the next start only", zap.Strings("sections", restart))
+	d.close, d.present = closeWork, cfg
+	tools := zap.Int("tools", len(work.Registry.Names()))
+	if restart = restarts(d.cfg, cfg); len(restart) > 0 {
+		d.log.Warn("config reloaded", tools, zap.Strings("at_next_start_only", restart))
+	} else {
+		d.log.Info("config reloaded", tools)
 	}
 	return restart, nil
 }

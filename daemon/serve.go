@@ -44,6 +44,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	loop("socket", func(ctx context.Context) error { return api.Serve(ctx, ln, d.api, d.log) })
 	loop("watch", d.watch)
 	loop("reload", d.reloads)
+	loop("config", d.follow)
 	loop("watchdog", d.watchdog)
 	loop("purge", d.purges)
 	loops.Go(func() error { d.drainLimit(polling, support, cut); return nil })

@@ -28,7 +28,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Be the daemon: accept, work, answer on the socket.
 
 SIGTERM and SIGINT drain: claiming ends, what runs is waited for until
-worker.drain_timeout. A second one waits no longer. SIGHUP reads the config again.
+worker.drain_timeout. A second one waits no longer. SIGHUP reads the config again;
+so does a change of its file, unless that looks half written (see config reload).
 
 Exit status: 0 after a clean drain, 3 when work in flight was cut off (it is
 recorded), 2 when it could not run (ALREADY_RUNNING names who holds the database),
@@ -69,7 +70,7 @@ func (a *app) run(ctx context.Context, _ []string) error {
 	defer signal.Stop(reload)
 	err = daemon.Run(ctx, cfg, daemon.Options{
 		Load:   func() (*config.Config, error) { return a.loadRunnable() },
-		Reload: reload, Hurry: hurry, Version: version(), Silenced: a.silenced.all.Load,
+		Reload: reload, File: a.configPath(), Hurry: hurry, Version: version(), Silenced: a.silenced.all.Load,
 		Armed: armed, ForChaos: a.breaks.create,
 	}, log)
 	if _, held := errors.AsType[*lease.HeldError](err); err != nil && !held && !errors.Is(err, daemon.ErrCutOff) {
