@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ var ErrEnded = errors.New("the daemon ended before it was ready")
 type Daemon struct {
 	Argv   []string // the binary, and what stands before it; "run" and the flags follow
 	Config string   // path of its configuration
+	Args   []string // more flags of run
 	Socket string   // where that says it listens
 	Log    string   // a file that its stderr is appended to
 }
@@ -33,6 +35,12 @@ type Running struct {
 	http   http.Client
 }
 
+// Armed is the daemon that breaks as the plan says.
+func (d Daemon) Armed(plan string) Daemon {
+	d.Args = append(slices.Clone(d.Args), "--chaos-arm", plan)
+	return d
+}
+
 // Start starts it and does not wait for anything.
 func (d Daemon) Start() (*Running, error) {
 	log, err := os.OpenFile(d.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -40,8 +48,8 @@ func (d Daemon) Start() (*Running, error) {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own
-	args := append([]string{}, d.Argv[1:]...)
-	cmd := exec.Command(d.Argv[0], append(args, "run", "--config", d.Config)...)
+	args := slices.Concat(d.Argv[1:], []string{"run", "--config", d.Config}, d.Args)
+	cmd := exec.Command(d.Argv[0], args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, Environment(os.Environ())
 	p, err := Start(cmd)
 	if err != nil {

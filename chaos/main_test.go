@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/outboxd/outboxd/chaos"
 )
@@ -47,15 +48,23 @@ func testAll(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binary = os.Getenv("OUTBOXD_BINARY"); binary != "" {
-		return m.Run()
+	if binary = os.Getenv("OUTBOXD_BINARY"); binary == "" {
+		binary = filepath.Join(dir, "outboxd")
+		if err := build(binary); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
-	binary = filepath.Join(dir, "outboxd")
-	if err := build(binary); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	began := time.Now()
+	code := m.Run()
+	fmt.Fprint(os.Stderr, figureTable(time.Since(began)))
+	if code == 0 && os.Getenv("OUTBOXD_FIGURES") == "write" {
+		if err := writeFigures(time.Since(began)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
-	return m.Run()
+	return code
 }
 
 func build(out string, flags ...string) error {

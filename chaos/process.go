@@ -65,6 +65,17 @@ func (p *Process) Alive() bool {
 // Signal sends it a signal. It may have ended: that is no error.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
+// Signalled is the signal that ended it; 0 when it has not ended, or by itself.
+func (p *Process) Signalled() syscall.Signal {
+	if p.Alive() {
+		return 0
+	}
+	if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return s.Signal()
+	}
+	return 0
+}
+
 // Kill ends it and its group with SIGKILL and returns when it is gone.
 func (p *Process) Kill() {
 	if p.Alive() {

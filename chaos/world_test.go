@@ -316,6 +316,7 @@ func seed(t *testing.T) int64 {
 // absent skips loudly: what is not shown here must not look as if it were.
 func absent(t *testing.T, what string) {
 	t.Helper()
+	skipped(t.Name(), what)
 	fmt.Fprintf(os.Stderr, "\n*** %s NOT SHOWN: %s\n\n", t.Name(), what)
 	t.Skip(what)
 }

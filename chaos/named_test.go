@@ -1,0 +1,151 @@
+package chaos_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outboxd/outboxd/chaos/point"
+)
+
+// missing are points that no daemon of this version passes, with what would pass
+// them. One that is passed all the same is an error: this list must shrink.
+var missing = map[string]string{
+	"migrate": "a migration that is newer than the mark of a database for chaos",
+	"review":  "a person's review over the socket",
+	"project": "projection into session turns",
+	"purge":   "retention",
+	"restore": "a restore that is killed",
+}
+
+func lacks(p point.Point) string {
+	kind, _, _ := strings.Cut(p.String(), ".")
+	return missing[kind]
+}
+
+// template is a clean database that may be broken, made once by the first who
+// needs it.
+var template struct {
+	once sync.Once
+	file []byte
+}
+
+// TestNamedKills: the real daemon is killed at every point, at its n-th hit, while
+// clients submit. What it leaves is whole, and the next one finishes the work.
+func TestNamedKills(t *testing.T) {
+	if plan := os.Getenv("OUTBOXD_PLAN"); plan != "" {
+		namedKill(t, strings.Split(plan, ";"))
+		return
+	}
+	nths, rounds := []int{1}, 1
+	if full {
+		nths, rounds = []int{1, 2, 5, 9}, 8
+	}
+	t.Run("points", func(t *testing.T) {
+		for _, p := range point.All() {
+			if why := lacks(p); why != "" {
+				skipped("named kills at "+p.String(), "it needs "+why)
+				continue
+			}
+			t.Run(p.String(), func(t *testing.T) {
+				t.Parallel()
+				for range rounds {
+					for _, nth := range nths {
+						namedKill(t, []string{point.Plan{{Point: p, Action: point.Kill, Nth: nth}}.String()})
+					}
+				}
+			})
+		}
+	})
+	t.Run("chains", func(t *testing.T) { chains(t, rounds*4) })
+	for _, p := range point.All() {
+		if n := figured("named kills", "at "+p.String()); n == 0 && lacks(p) == "" {
+			t.Errorf("nobody was killed at %s", p)
+		}
+	}
+}
+
+// chains: three deaths in a row, the second while what the first left is taken
+// over.
+func chains(t *testing.T, n int) {
+	for i, chain := range [][]string{
+		{"mark.after=kill", "boot.after=kill", "retry.before=kill"},
+		{"send.sent=kill@3", "retry.after=kill", "settle.before=kill"},
+		{"settle.before=kill@2", "unknown.before=kill", "ask.after=kill"},
+		{"claim.after=sleep:20ms,batch.after=kill", "claim.before=kill", "batch.before=kill@2"},
+	} {
+		for j := range max(n/4, 1) {
+			t.Run(fmt.Sprint(i, "-", j), func(t *testing.T) {
+				t.Parallel()
+				namedKill(t, chain)
+			})
+		}
+	}
+}
+
+// namedKill runs a daemon for each plan, which must die as it says, and then one
+// that finishes the work.
+func namedKill(t *testing.T, chain []string) {
+	t.Helper()
+	w := newWorld(t)
+	replay(t, strings.Join(chain, ";"))
+	w.configureMix("")
+	w.fromTemplate()
+	f := w.feed(6, "order")
+	before := map[string]fact{}
+	for _, plan := range chain {
+		w.dies(plan)
+		for ref, was := range w.auditCrash() {
+			before[ref] = was
+		}
+	}
+	r := w.up()
+	intents := f.end()
+	w.drained()
+	w.verify(intents, before)
+	w.down(r)
+	figure("named kills", "operations", len(intents))
+}
+
+// dies starts a daemon that is to die at a point, and waits until it has.
+func (w *world) dies(plan string) {
+	w.t.Helper()
+	parsed, err := point.Parse(plan)
+	must(w.t, err)
+	p, err := w.daemon.Armed(plan).Start()
+	must(w.t, err)
+	w.t.Cleanup(p.Kill)
+	select {
+	case <-p.Ended():
+	case <-time.After(patience):
+		w.t.Fatalf("%s: nobody came by within %s", plan, patience)
+	}
+	text, err := os.ReadFile(w.daemon.Log)
+	must(w.t, err)
+	lastStep := parsed[len(parsed)-1]
+	if !strings.HasSuffix(string(text), point.Said(lastStep)) || p.Signalled() != syscall.SIGKILL {
+		w.t.Fatalf("%s: it ended otherwise:\n%s", plan, tail(w.daemon.Log, 5))
+	}
+	figure("named kills", "kills", 1)
+	figure("named kills", "at "+lastStep.Point.String(), 1)
+}
+
+// fromTemplate begins with an empty database that may be broken.
+func (w *world) fromTemplate() {
+	w.t.Helper()
+	template.once.Do(func() {
+		d := w.daemon
+		d.Args = []string{"--chaos-create"}
+		r := w.upWith(d)
+		r.Signal(syscall.SIGTERM)
+		equal(w.t, "exit of the daemon that made the template", w.exit(r.Process), 0)
+		b, err := os.ReadFile(w.path("outbox.db"))
+		must(w.t, err)
+		template.file = b
+	})
+	must(w.t, os.WriteFile(w.path("outbox.db"), template.file, 0o600))
+}
