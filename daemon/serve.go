@@ -47,6 +47,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	loop("config", d.follow)
 	loop("watchdog", d.watchdog)
 	loop("purge", d.purges)
+	loop("log", d.longLog)
 	loops.Go(func() error { d.drainLimit(polling, support, cut); return nil })
 	loops.Go(func() error { d.stopTime(polling, support); return nil })
 

@@ -126,13 +126,35 @@ func (f *file) walBytes() int64 {
 }
 
 // Magic numbers of statfs(2) for file systems on which WAL does not work.
-var networkFS = map[int64]bool{
-	0x6969:     true, // NFS
-	0x517b:     true, // SMB
-	0xff534d42: true, // CIFS
-	0xfe534d42: true, // SMB2
-	0x65735546: true, // FUSE
-	0x01021997: true, // 9P
+var networkFS = map[int64]string{
+	0x6969:     "NFS",
+	0x517b:     "SMB",
+	0xff534d42: "CIFS",
+	0xfe534d42: "SMB2",
+	0x65735546: "FUSE",
+	0x01021997: "9P",
+}
+
+var localFS = map[int64]string{
+	0xef53:     "ext4",
+	0x58465342: "xfs",
+	0x9123683e: "btrfs",
+	0x2fc12fc1: "zfs",
+	0xf2f52010: "f2fs",
+	0x794c7630: "overlayfs",
+	0x01021994: "tmpfs",
+	0x858458f6: "ramfs",
+}
+
+// FileSystem names a type of statfs(2), and says whether WAL is not safe on it.
+func FileSystem(magic int64) (name string, network bool) {
+	if name, network = networkFS[magic]; network {
+		return name, true
+	}
+	if name, known := localFS[magic]; known {
+		return name, false
+	}
+	return fmt.Sprintf("type %#x", magic), false
 }
 
 // network reports whether the file lies on a network file system.
@@ -141,7 +163,8 @@ func (f *file) network() (bool, error) {
 	if err := unix.Statfs(f.path, &st); err != nil {
 		return false, fmt.Errorf("read file system type: %w", err)
 	}
-	return networkFS[int64(st.Type)], nil
+	_, network := FileSystem(int64(st.Type))
+	return network, nil
 }
 
 // writable is ErrReadOnly when this user cannot write the file or create its

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // Restored is what a Restore did.
@@ -135,6 +137,8 @@ func exchange(ctx context.Context, staged, to string, now time.Time) (kept strin
 		return "", err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	point.Hit(point.Restore.Before())
+	defer point.Hit(point.Restore.After())
 	if kept, err = keepAside(to, now); err != nil {
 		return "", err
 	}

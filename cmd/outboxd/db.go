@@ -208,7 +208,3 @@ application do not let go.`,
 		}),
 	}
 }
-
-func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{Use: "doctor", Hidden: true, Args: cobra.NoArgs, RunE: a.parent}
-}
