@@ -78,7 +78,7 @@ type owned struct {
 	size     int64
 }
 
-func look(path string) (owned, error) {
+func lookAt(path string) (owned, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return owned{}, err
@@ -102,7 +102,7 @@ func (o owned) String() string {
 func (x *doctor) directory() {
 	const check = "directory"
 	dir := filepath.Dir(x.path)
-	d, err := look(dir)
+	d, err := lookAt(dir)
 	if err != nil || !d.kind.IsDir() {
 		x.say(check, Fail, dir+" is no directory that this user can look at", "create it for the user that the daemon runs as, mode 0700")
 		return
@@ -128,7 +128,7 @@ func (x *doctor) directory() {
 // file reports whether there is a database to look at.
 func (x *doctor) file() bool {
 	const check = "file"
-	f, err := look(x.path)
+	f, err := lookAt(x.path)
 	switch {
 	case gone(err):
 		x.say(check, Warn, x.path+" is not there", "the first start of the daemon makes it, or `outboxd db init`")
@@ -176,12 +176,12 @@ func (x *doctor) user() {
 
 // beside looks at what SQLite and the lock leave beside the file.
 func (x *doctor) beside() {
-	db, err := look(x.path)
+	db, err := lookAt(x.path)
 	if err != nil {
 		return
 	}
 	for _, suffix := range []string{"-wal", "-shm", ".lock"} {
-		f, err := look(x.path + suffix)
+		f, err := lookAt(x.path + suffix)
 		if gone(err) {
 			continue
 		}

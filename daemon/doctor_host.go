@@ -106,7 +106,7 @@ func (x *doctor) socket() {
 		x.say(check, Warn, "no socket is named", "set listen.socket")
 		return
 	}
-	f, err := look(path)
+	f, err := lookAt(path)
 	c, dial := net.DialTimeout("unix", path, time.Second)
 	if dial == nil {
 		_ = c.Close()

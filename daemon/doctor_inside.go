@@ -42,7 +42,7 @@ func (x *doctor) users() {
 }
 
 func (x *doctor) log(readers []string) {
-	f, err := look(x.path + "-wal")
+	f, err := lookAt(x.path + "-wal")
 	if err != nil || f.size < largeLog {
 		x.ok("log", "%s", size(uint64(max(0, f.size))))
 		return
