@@ -37,6 +37,9 @@ type Deps struct {
 	// Purge removes what is older than the retention. nil: there is no such route.
 	Purge func(context.Context) (intake.Purged, error)
 
+	// Submitted is told the code of the answer to each submit. nil: nobody is.
+	Submitted func(code string)
+
 	// Reload reads the config again; a *config.Problems says what is wrong with it.
 	// restart are the sections that it changed nothing of. nil: there is no reload.
 	Reload func(context.Context) (restart []string, err error)
@@ -73,7 +76,7 @@ type API struct {
 func New(d Deps) *API {
 	s := &API{d: d, mux: http.NewServeMux(), limits: usual(), scans: newPlaces(2), audits: newPlaces(1), cares: newPlaces(1)}
 	s.access.Store(d.Access)
-	s.route("POST /v1/operations", s.submit)
+	s.route("POST /v1/operations", s.counted(s.submit))
 	s.route("GET /v1/operations", s.list)
 	s.route("GET /v1/operations/{ref}", s.status)
 	s.route("GET /v1/operations/{ref}/attempts", s.attempts)

@@ -48,6 +48,23 @@ func (s *API) submit(c *call) (reply, error) {
 	return submitted(op, a.New)
 }
 
+// counted tells the code of each answer.
+func (s *API) counted(fn func(*call) (reply, error)) func(*call) (reply, error) {
+	if s.d.Submitted == nil {
+		return fn
+	}
+	return func(c *call) (reply, error) {
+		out, err := fn(c)
+		switch a, answered := out.body.(Answer); {
+		case err != nil:
+			s.d.Submitted(problemOf(err).Code)
+		case answered:
+			s.d.Submitted(a.Code)
+		}
+		return out, err
+	}
+}
+
 func submitted(op operation, fresh bool) (reply, error) {
 	v := judge(Submitted, op.state, fresh)
 	a := op.answer(v)

@@ -101,6 +101,9 @@ type events struct{ w *world }
 func (events) Attempt(string, string, time.Duration) {}
 func (events) Stale(string)                          {}
 func (events) Stepped(time.Duration)                 {}
+func (events) Claimed(string, time.Duration)         {}
+func (events) TookIn(int, int, int)                  {}
+func (events) Again(string, entry.Effect, bool)      {}
 func (e events) Settled(ref string)                  { e.w.api.Settled(ref) }
 
 // serve answers on a socket until the test ends.

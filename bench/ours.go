@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/lease"
@@ -188,6 +189,9 @@ func (o observer) Settled(string)                      { o.settled() }
 func (observer) Attempt(string, string, time.Duration) {}
 func (observer) Stale(string)                          {}
 func (observer) Stepped(time.Duration)                 {}
+func (observer) Claimed(string, time.Duration)         {}
+func (observer) TookIn(int, int, int)                  {}
+func (observer) Again(string, entry.Effect, bool)      {}
 
 func nothing(context.Context, handler.Call) ([]byte, error) { return receiptBody, nil }
 

@@ -105,6 +105,7 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 	}
 	d.metrics.logs(o.Silenced)
 	d.text = d.fileText()
+	d.metrics.build(o.Version)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.end())
@@ -197,7 +198,7 @@ func (d *daemon) build(work *poller.Work) {
 	}, d.log)
 	deps := api.Deps{
 		Ledger: d.ledger, Poller: d.poller, Access: access(d.cfg), Metrics: d.metrics.handler(d.ledger, d.poller),
-		Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version, Purge: d.purge,
+		Submitted: d.metrics.submitted, Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version, Purge: d.purge,
 	}
 	if d.asked != nil {
 		deps.Reload = d.Reload

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
@@ -24,8 +25,11 @@ var outcomes = []string{
 	string(handler.Succeeded), string(handler.Rejected), string(handler.TryAgain), string(handler.NotSent),
 	string(handler.MayHaveHappened), handler.InProgress,
 	"query_" + string(handler.Applied), "query_" + string(handler.NotApplied), "query_" + handler.InProgress,
-	"query_" + string(handler.Conflict), "query_" + string(handler.NoAnswer), other,
+	conflict, "query_" + string(handler.NoAnswer), string(entry.Blocked), other,
 }
+
+// conflict is the outcome of a question that contradicts what is known.
+const conflict = "query_" + string(handler.Conflict)
 
 // metrics counts what happens. What can be read from the file is not counted
 // but read when it is asked for (stock).
@@ -45,6 +49,7 @@ type metrics struct {
 	clockSteps prometheus.Counter
 	reloads    reloadMetrics
 	purgedRows *prometheus.CounterVec
+	work       workMetrics
 }
 
 func newMetrics() *metrics {
@@ -73,9 +78,9 @@ func newMetrics() *metrics {
 		clockSteps: prometheus.NewCounter(prometheus.CounterOpts{Name: "outboxd_clock_steps_total",
 			Help: "Times that the wall clock was set."}),
 	}
-	m.reloads = newReloadMetrics(m.registry)
 	m.purgedRows = newPurged()
 	m.registry.MustRegister(m.purgedRows)
+	m.reloads, m.work = newReloadMetrics(m.registry), newWorkMetrics(m.registry)
 	m.registry.MustRegister(m.attempts, m.took, m.staleOnes, m.lapses, m.lag, m.unrenewed, m.closures, m.commits,
 		m.clockSteps, collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -101,12 +106,20 @@ func (m *metrics) lapsed(n int) { m.lapses.Add(float64(n)) }
 
 // attempt is told what an attempt or a question came to.
 func (m *metrics) attempt(tool, outcome string, took time.Duration) {
-	if !slices.Contains(outcomes, outcome) {
-		outcome = other
+	outcome, tool = within(outcomes, outcome), m.tool(tool)
+	if outcome == conflict {
+		m.work.conflicts.WithLabelValues(tool).Inc()
 	}
-	tool = m.tool(tool)
 	m.attempts.WithLabelValues(tool, outcome).Inc()
 	m.took.WithLabelValues(tool).Observe(took.Seconds())
+}
+
+// within is the value, or other: the values of a label are a closed list.
+func within(values []string, value string) string {
+	if slices.Contains(values, value) {
+		return value
+	}
+	return other
 }
 
 // stale is told of a settle that was refused.
@@ -143,6 +156,7 @@ func (m *metrics) handler(l *ledger.Ledger, p *poller.Poller) http.Handler {
 // step from 0 and not a series that appears.
 func (m *metrics) begin(tools []string) {
 	for _, tool := range tools {
+		m.work.begin(tool)
 		m.took.WithLabelValues(tool)
 		m.staleOnes.WithLabelValues(tool)
 		for _, outcome := range outcomes {

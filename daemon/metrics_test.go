@@ -127,6 +127,16 @@ func TestSeriesDoNotGrowWithTraffic(t *testing.T) {
 		s.metrics.stale(fmt.Sprintf("kind-%d", i))
 		s.metrics.batch(i, time.Duration(i)*time.Millisecond)
 		s.metrics.renewed(time.Duration(i)*time.Second, i%2 == 0)
+		s.metrics.submitted(fmt.Sprintf("CODE_%d", i))
+		d := &daemon{metrics: s.metrics}
+		d.Claimed(fmt.Sprintf("kind-%d", i), time.Duration(i)*time.Minute)
+		d.Again(fmt.Sprintf("kind-%d", i), entry.Opaque, true)
+		d.TookIn(i, i, i)
+		ledgertest.Write(t, s.l, func(tx *ledger.Tx) error {
+			_, err := tx.Exec(`INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments, parked)
+				VALUES ('acme', 'shop', ?, ?, '{}', 1)`, fmt.Sprintf("kind-%d", i), fmt.Sprintf("key-%d", i))
+			return err
+		})
 	}
 	if after := s.series(); !slices.Equal(before, after) {
 		t.Errorf("%d series before the traffic, %d after it", len(before), len(after))
@@ -134,6 +144,9 @@ func TestSeriesDoNotGrowWithTraffic(t *testing.T) {
 	s.want(`outboxd_stale_settles_total{tool="other"}`, "200")
 	s.want(`outboxd_attempts_total{outcome="other",tool="mail"}`, "200")
 	s.want(`outboxd_heartbeat_failures_total`, "100")
+	s.want(`outboxd_submits_total{code="other"}`, "200")
+	s.want(`outboxd_claims_total{tool="other"}`, "200")
+	s.want(`outboxd_intake_parked`, "200")
 }
 
 func TestEntriesAreCountedByState(t *testing.T) {
@@ -160,6 +173,58 @@ func TestEntriesAreCountedByState(t *testing.T) {
 	s.now = s.now.Add(90 * time.Second)
 	s.want("outboxd_oldest_unknown_age_seconds", "90")
 	s.want("outboxd_oldest_claimable_age_seconds", "90")
+}
+
+// A tool that is no longer configured has no series of its own, and yet is counted.
+func TestToolsAreCountedByWhatTheyWaitFor(t *testing.T) {
+	s := scrape(t, ledgertest.Tool("mail", entry.Opaque), ledgertest.Tool("fax", entry.Opaque), ledgertest.Tool("telex", entry.Opaque))
+	ids := s.accept("mail", "sending", "unknown", "due", "dead")
+	s.claim(ids[0], true)
+	lost, dead := s.claim(ids[1], true), s.claim(ids[3], false)
+	ledgertest.Write(t, s.l, func(tx *ledger.Tx) error {
+		_, err := lost.Doubt(tx, entry.Doubt{Event: entry.Maybe, To: entry.Unknown, Reason: "unproven",
+			Evidence: entry.Evidence{Kind: entry.Outcome, Phase: "sending", Class: "may_have_happened", Code: "timeout"}})
+		if err != nil {
+			return err
+		}
+		_, err = dead.GiveUp(tx, "rejected", true, entry.Evidence{Kind: entry.Blocked, Phase: "claimed", Class: "not_sent", Code: "x"})
+		return err
+	})
+	s.accept("fax", "a", "b")
+	s.now = s.now.Add(time.Minute)
+	s.accept("telex", "a")
+	s.now = s.now.Add(time.Minute)
+	left := &poller.Work{Registry: ledgertest.Registry(t, ledgertest.Tool("mail", entry.Opaque))}
+	if err := s.p.Swap(context.Background(), left); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.p.Pause(context.Background(), "mail", "maintenance"); err != nil {
+		t.Fatal(err)
+	}
+	for state, n := range map[string]string{"in_flight": "1", "due": "1", "later": "0", "waiting": "0", "unknown": "1", "dead": "1"} {
+		s.want(fmt.Sprintf("outboxd_tool_entries{state=%q,tool=\"mail\"}", state), n)
+	}
+	s.want(`outboxd_tool_entries{state="due",tool="other"}`, "3")
+	s.want(`outboxd_tool_entries{state="due",tool="fax"}`, "missing")
+	s.want(`outboxd_tool_oldest_due_age_seconds{tool="other"}`, "120")
+	s.want(`outboxd_tool_paused{tool="mail"}`, "1")
+	s.want(`outboxd_tool_breaker_open{tool="mail"}`, "0")
+	s.want(`outboxd_oldest_claimable_age_seconds`, "0")
+	s.want(`outboxd_entries{state="pending"}`, "4")
+}
+
+func TestSecondSuccessesAreDuplicatesOnlyWhereNobodyDeduplicates(t *testing.T) {
+	s := scrape(t, ledgertest.Tool("mail", entry.Idempotent), ledgertest.Tool("pay", entry.Opaque))
+	d := &daemon{metrics: s.metrics}
+	s.answer() // series exist from the first scrape
+	d.Again("mail", entry.Idempotent, true)
+	d.Again("pay", entry.Opaque, false)
+	d.Attempt("pay", "query_conflict", time.Second)
+	s.want(`outboxd_duplicate_effects_total{tool="mail"}`, "0")
+	s.want(`outboxd_duplicate_effects_total{tool="pay"}`, "1")
+	s.want(`outboxd_receipt_conflicts_total{tool="mail"}`, "1")
+	s.want(`outboxd_receipt_conflicts_total{tool="pay"}`, "1")
+	s.want(`outboxd_attempts_total{outcome="query_conflict",tool="pay"}`, "1")
 }
 
 func TestOnlyWhatCouldBeAttemptedIsClaimable(t *testing.T) {

@@ -39,14 +39,20 @@ func (d *daemon) vital(p *prober) []*loop {
 // service manager acts; half of it a loop may take for one turn.
 const looksPerLimit = 4
 
+// unwatched is how long a loop may take for one turn where nobody watches.
+const unwatched = 30 * time.Second
+
 // watchdog tells the service manager that this daemon works, from the start until
 // the drain is over: only while every loop moves. A loop that waits for another
 // process's lock or for space on the disk is not stuck, and one whose file is lost
 // ends by itself: neither is a reason to kill what runs.
 func (d *daemon) watchdog(ctx context.Context) error {
 	half, err := systemd.WatchdogInterval()
-	if err != nil || half == 0 {
+	if err != nil {
 		return err
+	}
+	if half == 0 {
+		half = unwatched // a loop that is stuck is logged and counted all the same
 	}
 	every := 2 * half / looksPerLimit
 	p := &prober{path: d.cfg.Listen.Socket, limit: half, poke: make(chan struct{}, 1)}
@@ -57,6 +63,9 @@ func (d *daemon) watchdog(ctx context.Context) error {
 	}()
 	defer func() { <-probing }()
 	loops := d.vital(p)
+	for _, l := range loops {
+		d.metrics.work.stuck.WithLabelValues(l.name).Set(0)
+	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -81,12 +90,14 @@ func (d *daemon) feed(loops []*loop) {
 		switch {
 		case now != l.seen, h.Err != nil, l.files && (h.Busy > 0 || h.Full):
 			l.seen, l.still = now, 0
+			d.metrics.work.stuck.WithLabelValues(l.name).Set(0)
 			continue
 		}
 		if l.still++; l.still < looksPerLimit/2 {
 			continue
 		}
 		well = false
+		d.metrics.work.stuck.WithLabelValues(l.name).Set(1)
 		if l.still == looksPerLimit/2 {
 			d.log.Error("a loop of the daemon is stuck: the watchdog is not fed any more", zap.String("loop", l.name))
 			d.tell(systemd.Status("stuck: " + l.name))

@@ -128,6 +128,23 @@ func (w *watched) quiet(after int) {
 	}
 }
 
+// counted reports whether outboxd_loop_stuck says that this loop is.
+func (w *watched) counted(loop string) bool {
+	w.Helper()
+	families, err := w.d.metrics.registry.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "outboxd_loop_stuck" && m.Label[0].GetValue() == loop {
+				return m.GetGauge().GetValue() == 1
+			}
+		}
+	}
+	return false
+}
+
 func TestAStuckLoopStarvesTheWatchdog(t *testing.T) {
 	for name, stick := range map[string]func(d *daemon, stuck func()){
 		"poller": func(d *daemon, stuck func()) {
@@ -152,6 +169,9 @@ func TestAStuckLoopStarvesTheWatchdog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := watch(t, stick)
 			after := w.hears("STATUS=stuck: "+name, 0)
+			if !w.counted(name) {
+				t.Error("no metric says that it is stuck")
+			}
 			w.quiet(after)
 			w.release()
 			w.hears("WATCHDOG=1", after)

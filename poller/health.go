@@ -81,3 +81,17 @@ func (l *Load) keep(state entry.State, n int64, doubt time.Time) {
 		l.Discarded = n
 	}
 }
+
+// Plus is what two tools have to do together.
+func (l Load) Plus(o Load) Load {
+	sum := Load{InFlight: l.InFlight + o.InFlight, Due: l.Due + o.Due, Later: l.Later + o.Later, Waiting: l.Waiting + o.Waiting,
+		Unknown: l.Unknown + o.Unknown, Dead: l.Dead + o.Dead, Discarded: l.Discarded + o.Discarded,
+		OldestDue: l.OldestDue, OldestDoubt: l.OldestDoubt}
+	if sum.OldestDue.IsZero() || !o.OldestDue.IsZero() && o.OldestDue.Before(sum.OldestDue) {
+		sum.OldestDue = o.OldestDue
+	}
+	if sum.OldestDoubt.IsZero() || !o.OldestDoubt.IsZero() && o.OldestDoubt.Before(sum.OldestDoubt) {
+		sum.OldestDoubt = o.OldestDoubt
+	}
+	return sum
+}

@@ -70,7 +70,11 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 	p.unparked = f.unparked
 	p.slots.backlog = f.more
 	for _, c := range f.claims {
+		p.o.Observer.Claimed(c.tool.Name, max(0, f.now.Sub(c.due.DueAt)))
 		p.start(work, c)
+	}
+	if f.taken > 0 {
+		p.o.Observer.TookIn(f.intake.Accepted, f.intake.Repeated, f.intake.Refused)
 	}
 	p.moved(f.moves)
 	p.readAhead(ctx, f.shares)
@@ -136,9 +140,10 @@ type finder struct {
 
 	tools     map[string]toolRow
 	claims    []claim
-	moves     []move        // entries given up or lapsed
-	unparked  *Work         // for whose tools no row is parked
-	taken     int           // intake rows taken in
+	moves     []move // entries given up or lapsed
+	unparked  *Work  // for whose tools no row is parked
+	taken     int    // intake rows taken in
+	intake    intake.Drained
 	undrained error         // why none could be
 	refused   error         // why entries were left alone
 	rest      time.Duration // until a rate lets more start of what is due; 0: no matter
@@ -200,7 +205,7 @@ func (f *finder) takeIn(tx *ledger.Tx) error {
 		f.unparked = f.p.unparked
 		return nil
 	}
-	f.taken, f.more = drained.Moved(), drained.More
+	f.taken, f.intake, f.more = drained.Moved(), drained, drained.More
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
@@ -37,6 +38,13 @@ type Observer interface {
 	Stale(tool string)                                // a settle was refused: somebody else had taken over
 	Stepped(by time.Duration)                         // the wall clock was set
 	Settled(statusRef string)                         // an entry moved, and that is committed
+
+	Claimed(tool string, lag time.Duration) // an attempt or a question begins, so long after it was due
+	TookIn(accepted, repeated, refused int) // rows of outbox_intake, and that is committed
+
+	// Again: a second attempt of one entry succeeded. Of an effect that the downstream
+	// does not deduplicate that is a duplicate; conflict: the results differ.
+	Again(tool string, effect entry.Effect, conflict bool)
 }
 
 // Options of a Poller.
@@ -258,3 +266,6 @@ func (nobody) Attempt(string, string, time.Duration) {}
 func (nobody) Stale(string)                          {}
 func (nobody) Stepped(time.Duration)                 {}
 func (nobody) Settled(string)                        {}
+func (nobody) Claimed(string, time.Duration)         {}
+func (nobody) TookIn(int, int, int)                  {}
+func (nobody) Again(string, entry.Effect, bool)      {}

@@ -63,7 +63,11 @@ func (p *Poller) deliver(c claim, result []byte, reference, code string) {
 		o := observation{}
 		o.Observed, o.Code = handler.Succeeded, code
 		p.late(c, o)
+		p.againLate(c, r.ResultSum)
 		return
+	}
+	if err == nil && c.held.Attempt > 1 {
+		p.againDelivered(c)
 	}
 	p.settled(c, entry.Delivered, code, err)
 }

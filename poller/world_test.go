@@ -184,6 +184,9 @@ type seen struct {
 	lapsed   int
 	stepped  []time.Duration
 	settled  []string
+	lags     []time.Duration
+	tookIn   [3]int // accepted, repeated, refused
+	again    []string
 }
 
 func (s *seen) Attempt(tool, outcome string, took time.Duration) {
