@@ -174,10 +174,16 @@ func (w *world) audit() {
 // command runs a one-shot command of the binary.
 func (w *world) command(args ...string) (stdout, stderr string, code int) {
 	w.t.Helper()
+	return w.commandAs([]string{binary}, args...)
+}
+
+// commandAs is command with what stands before its flags.
+func (w *world) commandAs(argv []string, args ...string) (stdout, stderr string, code int) {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	var out, errs strings.Builder
-	cmd := exec.CommandContext(ctx, binary, append([]string{"--config", w.daemon.Config}, args...)...)
+	cmd := exec.CommandContext(ctx, argv[0], slices.Concat(argv[1:], []string{"--config", w.daemon.Config}, args)...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errs, chaos.Environment(os.Environ())
 	err := cmd.Run()
 	var exit *exec.ExitError
