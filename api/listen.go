@@ -17,6 +17,9 @@ var ErrSocketInUse = errors.New("another process listens on this socket")
 // ErrNotSocket says that the path names something else, which is left alone.
 var ErrNotSocket = errors.New("the socket's path names a file that is no socket")
 
+// ErrOpenDirectory says that the socket's directory is no place for it.
+var ErrOpenDirectory = errors.New("everybody may write to the socket's directory and put another socket in its place: take that right away, or choose another directory")
+
 // How many connections there may be, of all peers and of one uid. One too many
 // is closed at once. Some are kept for root and for the daemon's own user, so that
 // operators get in however many principals there are.
@@ -27,11 +30,12 @@ const (
 	maxSockPath = 107 // bytes, unix(7)
 )
 
-// Listen listens on a unix socket that has its mode from the first moment. What
-// a dead process left there is replaced; a socket that answers is ErrSocketInUse.
+// Listen listens on a unix socket that has its mode from the first moment, whatever
+// the umask, in a directory that is not everybody's. What a dead process left there
+// is replaced; a socket that answers is ErrSocketInUse.
 // Connections say who made them; Close removes the socket.
 func Listen(path string, mode fs.FileMode) (net.Listener, error) {
-	if err := vacant(path); err != nil {
+	if err := errors.Join(guarded(filepath.Dir(path)), vacant(path)); err != nil {
 		return nil, fmt.Errorf("listen on socket: %w", err)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
@@ -68,6 +72,18 @@ func listenIn(dir, path string, mode fs.FileMode) (*listener, error) {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return l, nil
+}
+
+// guarded is nil where not everybody may replace what somebody else has made.
+func guarded(dir string) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return withoutPath(err)
+	}
+	if st.Mode().Perm()&0o002 != 0 && st.Mode()&fs.ModeSticky == 0 {
+		return ErrOpenDirectory
+	}
+	return nil
 }
 
 // vacant is nil where nothing is, or what a dead process left.

@@ -18,6 +18,7 @@ func tell(t *testing.T) {
 		name string
 		tell func(*guest)
 	}{
+		{"a start that cannot go on yet asks for time", waits},
 		{"it starts and is ready", start},
 		{"it comes back after kill -9", killed},
 		{"the watchdog ends a process that stands still", stopped},
@@ -35,6 +36,26 @@ func tell(t *testing.T) {
 			return
 		}
 	}
+}
+
+// waits: the disk is full, for longer than a start may take.
+func waits(g *guest) {
+	g.override("TimeoutStartSec=2s")
+	must(g.T, os.MkdirAll("/var/lib/outboxd", 0o700))
+	g.ok("mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "full", "/var/lib/outboxd")
+	g.run("dd", "if=/dev/zero", "of=/var/lib/outboxd/filler", "bs=64k", "status=none") // until there is no space
+	g.ok("systemctl", "start", "--no-block", "outboxd")
+	g.eventually("it waits", func() bool { return g.unit("StatusText") == "waiting: the disk is full" })
+	pid, began := g.unit("MainPID"), time.Now()
+	g.eventually("twice the limit is over", func() bool { return time.Since(began) > 4*time.Second })
+	g.wants("ActiveState", "activating")
+	g.wants("MainPID", pid)
+	g.ok("rm", "/var/lib/outboxd/filler")
+	g.eventually("it is ready", func() bool { return g.unit("SubState") == "running" })
+	g.wants("MainPID", pid)
+	g.ok("systemctl", "stop", "outboxd")
+	g.ok("umount", "/var/lib/outboxd")
+	g.override("")
 }
 
 func start(g *guest) {
