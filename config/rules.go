@@ -47,7 +47,7 @@ func FaultOfName(name string) NameFault {
 var unsettable = []string{
 	"connection", "content-encoding", "content-length", "content-type", "expect", "idempotency-key",
 	"outbox-attempt", "outbox-fencing-token", "outbox-operation", "proxy-connection", "te", "trailer",
-	"traceparent", "transfer-encoding", "upgrade",
+	"traceparent", "transfer-encoding", "upgrade", "webhook-id", "webhook-signature", "webhook-timestamp",
 }
 
 // IsReservedHeader reports whether a header, in any case, is set for each request

@@ -15,8 +15,6 @@ import (
 var later = []string{
 	"providers", "hook", "principals[].roles",
 	"tools[].guards", "tools[].approval",
-	"tools[].http.sign", "tools[].exec.user", "tools[].exec.umask", "tools[].exec.nice",
-	"tools[].query.http.sign", "tools[].query.exec.user", "tools[].query.exec.umask", "tools[].query.exec.nice",
 }
 
 // offered reports whether this version takes the key (or key=word) at the path.

@@ -29,6 +29,7 @@ type program struct {
 	rejected []int
 	tryAgain []int
 	secrets  []string
+	standing standing
 }
 
 // newProgram looks up the variables that are passed through: their values are
@@ -37,7 +38,11 @@ func newProgram(x config.Exec) (*program, error) {
 	if len(x.Argv) == 0 || x.Argv[0] == "" {
 		return nil, errors.New("exec.argv is empty")
 	}
-	g := &program{argv: x.Argv, dir: x.Dir, rejected: x.Rejected, tryAgain: x.TryAgain}
+	as, err := newStanding(x)
+	if err != nil {
+		return nil, err
+	}
+	g := &program{argv: x.Argv, dir: x.Dir, rejected: x.Rejected, tryAgain: x.TryAgain, standing: as}
 	for _, arg := range x.Argv[1:] {
 		if len(arg) >= shortBody {
 			g.secrets = append(g.secrets, arg)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // endpoint is a configured HTTP target, for effects or for questions.
@@ -18,6 +19,7 @@ type endpoint struct {
 	host    string   // the Host header, empty = the URL's
 	secrets []string // header values
 	proxied bool
+	sign    *signer // nil: not signed
 	wire    *wire
 }
 
@@ -33,7 +35,10 @@ func (e *endpoint) Execute(ctx context.Context, c Call) Outcome {
 		// No later attempt can send it either.
 		return Outcome{Observed: Rejected, Code: "key_not_printable", Answered: true}
 	}
-	req := e.request(e.method, target, c)
+	req, err := e.request(e.method, target, c, c.Arguments)
+	if err != nil {
+		return Outcome{Observed: NotSent, Code: "sign", Answered: true}
+	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header["Idempotency-Key"] = []string{key}
 	// GetBody stays nil: with it the transport resends on a reused connection.
@@ -49,7 +54,7 @@ func (e *endpoint) Execute(ctx context.Context, c Call) Outcome {
 }
 
 // request has everything that effects and questions send alike.
-func (e *endpoint) request(method string, target *url.URL, c Call) *http.Request {
+func (e *endpoint) request(method string, target *url.URL, c Call, body []byte) (*http.Request, error) {
 	req := &http.Request{
 		Method: method, URL: target, Host: e.host, Header: e.header.Clone(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -67,7 +72,10 @@ func (e *endpoint) request(method string, target *url.URL, c Call) *http.Request
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "outboxd")
 	}
-	return req
+	if e.sign != nil {
+		return req, e.sign.sign(req.Header, c.StatusRef, body, time.Now())
+	}
+	return req, nil
 }
 
 func (e *endpoint) redactor(target *url.URL) redactor {
@@ -103,8 +111,12 @@ func (q question) Ask(ctx context.Context, c Call) Answer {
 	if !ok {
 		return Answer{Found: NoAnswer, Code: "key_not_addressable"}
 	}
+	req, err := q.request(http.MethodGet, target, c, nil)
+	if err != nil {
+		return Answer{Found: NoAnswer, Code: "sign"}
+	}
 	hide := q.redactor(target)
-	rep, miss := q.wire.exchange(ctx, q.request(http.MethodGet, target, c))
+	rep, miss := q.wire.exchange(ctx, req)
 	if miss != nil {
 		return Answer{Found: NoAnswer, Code: miss.code, Excerpt: hide.head([]byte(miss.note), nil)}
 	}

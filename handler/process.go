@@ -57,7 +57,7 @@ type process struct {
 // when the process ends, and it is this function's goroutine that makes it. So
 // the goroutine keeps its thread until the child is reaped: no other goroutine
 // can lock that thread and take it down by returning.
-func (g *program) run(ctx context.Context, c Call) ending {
+func (g *program) run(ctx context.Context, c Call) (end ending) {
 	if ctx.Err() != nil {
 		return ending{unsent: endedBy(ctx)}
 	}
@@ -65,16 +65,40 @@ func (g *program) run(ctx context.Context, c Call) ending {
 	if err != nil {
 		return ending{unsent: "envelope"}
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if !g.standing.ownThread() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		return g.runHere(ctx, c, input)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		if err := g.standing.assume(); err != nil {
+			end = ending{unsent: "not_permitted", note: note(err)}
+			return
+		}
+		end = g.runHere(ctx, c, input)
+	}()
+	<-done
+	return end
+}
+
+// runHere is run on the present thread.
+func (g *program) runHere(ctx context.Context, c Call, input []byte) ending {
 	p, err := g.start(ctx, c)
 	if err != nil {
 		return ending{unsent: g.unsentCode(err), note: note(err)}
 	}
 	p.fed.Go(func() { p.feed(input) })
 	cutOff := p.await(ctx)
-	over := p.drain()
-	return p.reap(cutOff, over)
+	over := p.drain(c)
+	end := p.reap(cutOff, over)
+	if end.cutOff != "" || end.signal != 0 || end.exit != 0 {
+		// Whether more may come of it decides what happens next.
+		end.over = hunt(c) && end.over
+	}
+	return end
 }
 
 // start starts the program. A file that is just being written is tried again
@@ -115,7 +139,7 @@ func (g *program) startOnce(c Call) (*process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	// Setpgid: one group, ended as a whole. Pdeathsig: the program does not
 	// outlive a daemon that is killed (its own children may).
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: g.standing.credential}
 	sealDescriptors()
 	if err := cmd.Start(); err != nil {
 		closeAll(ours[:])
@@ -206,19 +230,24 @@ func (p *process) signal(s syscall.Signal) {
 // drain reads the rest of the output and ends what is left of the group: a
 // child that stays behind may hold the pipe, or still be about to act. It
 // reports whether both outputs ended, which they do not while somebody who
-// left the group (setsid) holds them.
-func (p *process) drain() bool {
+// left the group and cannot be found holds them.
+func (p *process) drain(c Call) bool {
 	timer := time.NewTimer(drainGrace)
 	defer timer.Stop()
+	held := false
 	for _, o := range []*output{p.out, p.err} {
 		select {
 		case <-o.done:
 			continue
 		case <-timer.C:
+			held = true
 		}
 		break
 	}
 	p.signal(syscall.SIGKILL)
+	if held {
+		hunt(c)
+	}
 	_ = p.input.SetWriteDeadline(time.Now())
 	p.fed.Wait()
 	last := time.Now().Add(drainGrace)
@@ -253,6 +282,8 @@ func (g *program) unsentCode(err error) string {
 		return "no_resources"
 	case errors.Is(err, syscall.E2BIG):
 		return "arguments_too_long"
+	case g.standing.credential != nil && errors.Is(err, syscall.EPERM):
+		return "not_permitted"
 	case errors.Is(err, fs.ErrPermission):
 		return "not_executable"
 	case errors.Is(err, exec.ErrNotFound):

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -30,6 +29,13 @@ func newEndpoint(h config.HTTP, reuse int) (*endpoint, error) {
 		if err := e.addHeader(field); err != nil {
 			return nil, err
 		}
+	}
+	if h.Sign != nil {
+		sign, secrets, err := newSigner(*h.Sign)
+		if err != nil {
+			return nil, err
+		}
+		e.sign, e.secrets = sign, append(e.secrets, secrets...)
 	}
 	trust, err := tlsConfig(h)
 	if err != nil {
@@ -53,7 +59,7 @@ func (e *endpoint) addHeader(field config.Header) error {
 	}
 	value := field.Value
 	if field.ValueFile != "" {
-		content, err := os.ReadFile(field.ValueFile)
+		content, err := read(field.ValueFile)
 		if err != nil {
 			return fmt.Errorf("read value_file of header %q: %w", field.Name, err)
 		}
@@ -91,7 +97,7 @@ func (e *endpoint) proxy(text string) (*url.URL, error) {
 func tlsConfig(h config.HTTP) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if h.CAFile != "" {
-		pem, err := os.ReadFile(h.CAFile)
+		pem, err := read(h.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("read ca_file: %w", err)
 		}
@@ -101,11 +107,23 @@ func tlsConfig(h config.HTTP) (*tls.Config, error) {
 		}
 	}
 	if h.CertFile != "" || h.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(h.CertFile, h.KeyFile)
+		pair, err := keyPair(h.CertFile, h.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("read cert_file and key_file: %w", err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return cfg, nil
+}
+
+func keyPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := read(certFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := read(keyFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
