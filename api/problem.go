@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/deadletter"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -19,6 +20,7 @@ type Problem struct {
 	Detail string       `json:"detail,omitzero"`
 	Code   string       `json:"code"`
 	Gate   string       `json:"gate,omitzero"`   // BLOCK where it is a verdict about an operation
+	State  string       `json:"state,omitzero"`  // a review that is refused: the status at present
 	Fields []string     `json:"fields,omitzero"` // IDEMPOTENCY_CONFLICT: what differs, names only
 	Errors []InputError `json:"errors,omitzero"` // INPUT_INVALID, KEY_REQUIRED
 }
@@ -81,6 +83,19 @@ var kinds = map[string]struct {
 	"STORE_CONTRACT_ERROR":   {http.StatusInternalServerError, "", "a stored row is not what was written: run outboxd audit"},
 	"CONFIG_INVALID":         {http.StatusUnprocessableEntity, "", "the config is wrong: the daemon goes on with the old one"},
 	"INTERNAL_ERROR":         {http.StatusInternalServerError, "", "see the daemon's log"},
+
+	// Reviews that are not carried out; state is how the operation stands.
+	deadletter.AlreadyDelivered: {http.StatusConflict, Block, "a review of what is done"},
+	deadletter.AlreadyDiscarded: {http.StatusConflict, Block, "a review of what has been discarded"},
+	deadletter.InProgress:       {http.StatusConflict, Block, "a review or a cancel while an attempt is under way"},
+	deadletter.NotGivenUp:       {http.StatusConflict, Block, "a review of what goes on by itself"},
+	deadletter.GivenUp:          {http.StatusConflict, Block, "a cancel of what is dead or unknown"},
+	deadletter.NotUnknown:       {http.StatusConflict, Block, "a resolve of what is known to have had no effect"},
+	deadletter.AttemptRunning:   {http.StatusConflict, Block, "a new round before the last attempt is known to be over"},
+	deadletter.DuplicateRisk:    {http.StatusConflict, Block, "a retry that may have a second effect, and nobody accepts that"},
+	deadletter.ContractDrift:    {http.StatusConflict, Block, "a retry of an operation whose tool has changed since it was accepted"},
+	deadletter.NotConfigured:    {http.StatusConflict, Block, "a contract is to be accepted, and the tool is not configured"},
+	deadletter.OtherTool:        {http.StatusConflict, Block, "a review that names another tool than the operation's"},
 }
 
 func problem(code string) *Problem {

@@ -234,19 +234,29 @@ func (s *API) attempts(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	list := Attempts{[]Attempt{}}
+	list := Attempts{}
 	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	err = s.d.Ledger.Read(ctx, func(v *ledger.View) error {
-		return v.Each(func(r *ledger.Row) error {
-			var a Attempt
-			err := r.Scan(&a.Attempt, &a.Round, &a.Kind, &a.Token, &a.Phase, &a.Class, &a.Code, &a.Excerpt, &a.At)
-			list.Attempts = append(list.Attempts, a)
-			return err
-		}, attemptsSQL, op.id)
+		list.Attempts, err = evidence(v, op.id)
+		return err
 	})
 	if err != nil {
-		return reply{}, fmt.Errorf("read attempts: %w", err)
+		return reply{}, err
 	}
 	return ok(list)
+}
+
+func evidence(q ledger.Querier, id int64) ([]Attempt, error) {
+	list := []Attempt{}
+	err := q.Each(func(r *ledger.Row) error {
+		var a Attempt
+		err := r.Scan(&a.Attempt, &a.Round, &a.Kind, &a.Token, &a.Phase, &a.Class, &a.Code, &a.Excerpt, &a.At)
+		list = append(list, a)
+		return err
+	}, attemptsSQL, id)
+	if err != nil {
+		return nil, fmt.Errorf("read attempts: %w", err)
+	}
+	return list, nil
 }

@@ -74,7 +74,7 @@ func TestWhatIsNoRouteIsAProblemToo(t *testing.T) {
 	}{
 		{"GET", "/", 404, "NO_SUCH_ROUTE"},
 		{"GET", "/v1/config", 404, "NO_SUCH_ROUTE"},
-		{"POST", "/v1/review", 404, "NO_SUCH_ROUTE"},
+		{"POST", "/v1/reviews", 404, "NO_SUCH_ROUTE"},
 		{"GET", "/v1//operations", 404, "NO_SUCH_ROUTE"},
 		{"DELETE", "/v1/operations", 405, "METHOD_NOT_ALLOWED"},
 		{"POST", "/livez", 405, "METHOD_NOT_ALLOWED"},

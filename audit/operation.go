@@ -19,18 +19,37 @@ func (c *check) operation() {
 	c.demand(slices.Contains(effects, op.Effect), OperationInvalid, "unknown effect class")
 	c.demand(op.WireKey == contract.WireKey(contract.WireScope, op.Scope) || c.rawKey(), DigestMismatch, "wire_key")
 	c.demand(c.canonical(op.Arguments), OperationInvalid, "arguments are not canonical JSON")
-	c.demand(contract.RequestDigest(op.Scope, op.Arguments, op.Revisions) == op.RequestSum, DigestMismatch, "request_sha256")
+	c.demand(contract.RequestDigest(op.Scope, op.Arguments, op.Original) == op.RequestSum, DigestMismatch, "request_sha256")
 	c.demand(op.Turn == 0 || op.Turn > 0 && op.Session != "", OperationInvalid, "turn without a session, or out of range")
 	c.demand(op.NotBefore.IsZero() || op.NotBefore.Year() >= 1970 && op.NotBefore.Year() <= 9999, OperationInvalid, "not_before is out of range")
 }
 
 func (c *check) names() {
 	s, r := &c.op.Scope, &c.op.Revisions
+	if *r != c.op.Original {
+		c.revisions(&c.op.Original)
+	}
+	c.revisions(r)
 	for _, err := range []error{
 		contract.CheckName("tenant_id", s.Tenant),
 		contract.CheckName("subject_id", s.Subject),
 		contract.CheckName("tool_name", s.Tool),
 		contract.CheckKey(s.Key),
+	} {
+		if err != nil {
+			c.find(OperationInvalid, err.Error())
+		}
+	}
+	if c.op.Session != "" {
+		if err := contract.CheckName("session", c.op.Session); err != nil {
+			c.find(OperationInvalid, err.Error())
+		}
+	}
+}
+
+// revisions: those it was accepted under, or those that a review accepted.
+func (c *check) revisions(r *contract.Revisions) {
+	for _, err := range []error{
 		contract.CheckName("input_revision", r.Input),
 		contract.CheckName("output_revision", r.Output),
 		contract.CheckName("effect_revision", r.Effect),
@@ -39,11 +58,6 @@ func (c *check) names() {
 		contract.CheckName("policy_revision", r.Policy),
 	} {
 		if err != nil {
-			c.find(OperationInvalid, err.Error())
-		}
-	}
-	if c.op.Session != "" {
-		if err := contract.CheckName("session", c.op.Session); err != nil {
 			c.find(OperationInvalid, err.Error())
 		}
 	}

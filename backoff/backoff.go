@@ -53,22 +53,16 @@ type Policy struct {
 	Jitter  Jitter
 }
 
+// Seed is the seed of one attempt of one entry: it spreads entries and attempts, and
+// is the same for the same attempt.
+func Seed(entry int64, attempt int) uint64 { return uint64(entry)<<20 ^ uint64(attempt) }
+
 // Delay is the time to wait after the given number of failures, counted from 1
 // (less counts as 1). The same seed gives the same delay. It is never zero or
 // negative and never above Max; it is below a millisecond only if Max is.
 func (p Policy) Delay(failures int, seed uint64) time.Duration {
-	failures = max(failures, 1)
-	limit := p.limit()
-	low := min(floor, limit)
-	delay := max(low, min(p.base(failures, limit), limit))
-	switch p.Jitter {
-	case Full:
-		return spread(low, delay, failures, seed)
-	case Equal:
-		return spread(max(low, delay-delay/2), delay, failures, seed)
-	default:
-		return delay
-	}
+	least, most := p.Range(failures)
+	return spread(least, most, max(failures, 1), seed)
 }
 
 func (p Policy) limit() time.Duration {
@@ -118,4 +112,20 @@ func spread(low, high time.Duration, failures int, seed uint64) time.Duration {
 	}
 	r := rand.New(rand.NewPCG(seed, uint64(failures)))
 	return low + time.Duration(r.Int64N(int64(high-low)+1))
+}
+
+// Range is between which times the delay after so many failures lies, whatever the
+// seed, both included.
+func (p Policy) Range(failures int) (least, most time.Duration) {
+	failures = max(failures, 1)
+	limit := p.limit()
+	low := min(floor, limit)
+	delay := max(low, min(p.base(failures, limit), limit))
+	switch p.Jitter {
+	case Full:
+		return low, delay
+	case Equal:
+		return max(low, delay-delay/2), delay
+	}
+	return delay, delay
 }

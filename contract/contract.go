@@ -25,12 +25,12 @@ type Scope struct {
 // Revisions name the contract under which an operation was accepted. A value is
 // what the config declares, or derived from what the revision covers.
 type Revisions struct {
-	Input    string // schema of the arguments
-	Output   string // schema of the result
-	Effect   string // effect class, wire key mode
-	Handler  string // kind, method and target of the handler and of the query
-	Producer string // who produces the result
-	Policy   string // guards, approval rule
+	Input    string `json:"input"`    // schema of the arguments
+	Output   string `json:"output"`   // schema of the result
+	Effect   string `json:"effect"`   // effect class, wire key mode
+	Handler  string `json:"handler"`  // kind, method and target of the handler and of the query
+	Producer string `json:"producer"` // who produces the result
+	Policy   string `json:"policy"`   // guards, approval rule
 }
 
 // InputError says what is wrong with an input, and what would be right. It

@@ -3,6 +3,8 @@ package contract
 import (
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/outboxd/outboxd/entry"
 )
 
@@ -22,7 +24,8 @@ type Operation struct {
 	RequestSum [32]byte
 	Effect     entry.Effect // as accepted: a reload does not change it
 	WireKey    string       // as accepted
-	Revisions  Revisions    // as accepted, or as a review accepted them since
+	Revisions  Revisions    // in force: as accepted, or as a review accepted them since
+	Original   Revisions    // as accepted: what RequestSum covers
 	Origin     Origin
 	NotBefore  time.Time // zero: at once
 	Session    string    // empty: none
@@ -39,6 +42,25 @@ func (o *Operation) Bind(result [32]byte, reference string) Binding {
 		ResponseID: o.Origin.ResponseID, CallID: o.Origin.CallID,
 		Request: o.RequestSum, Result: result, Reference: reference,
 	}
+}
+
+// Encode is r as a review records it.
+func (r Revisions) Encode() string {
+	b := member(nil, `{"effect":`, r.Effect)
+	b = member(b, `,"handler":`, r.Handler)
+	b = member(b, `,"input":`, r.Input)
+	b = member(b, `,"output":`, r.Output)
+	b = member(b, `,"policy":`, r.Policy)
+	return string(append(member(b, `,"producer":`, r.Producer), '}'))
+}
+
+// DecodeRevisions reads what Encode wrote. What is anything else is no
+// revisions: they fit no tool.
+func DecodeRevisions(text string) (r Revisions) {
+	if json.Unmarshal([]byte(text), &r) != nil || r.Encode() != text {
+		return Revisions{}
+	}
+	return r
 }
 
 // Differ names the first revision in which o is not r, as the API names it; ""

@@ -46,10 +46,19 @@ func (l Limits) AtClaim(d entry.Due) string {
 		return AttemptsExhausted
 	case d.Failures > 0 && l.tooOld(d):
 		return TooOld
-	case l.windowPassed(d.UnprovenSince, l.Now):
+	case l.windowPassed(known(d, d.UnprovenSince), l.Now):
 		return KeyWindowPassed
 	}
 	return ""
+}
+
+// known leaves to the person who began a later round what had been sent before it:
+// the window that stops a resend counts from there.
+func known(d entry.Due, unproven time.Time) time.Time {
+	if d.Round > 1 && !unproven.IsZero() && unproven.Before(d.RoundAt) {
+		return d.RoundAt
+	}
+	return unproven
 }
 
 // AfterFailure is the reason for which an entry whose attempt has just failed is
@@ -61,7 +70,7 @@ func (l Limits) AfterFailure(d entry.Due, unproven, next time.Time) string {
 		return AttemptsExhausted
 	case l.tooOld(d):
 		return TooOld
-	case l.windowPassed(unproven, next):
+	case l.windowPassed(known(d, unproven), next):
 		return KeyWindowPassed
 	}
 	return ""

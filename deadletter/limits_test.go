@@ -54,6 +54,8 @@ func TestALimitStopsTheNextAttempt(t *testing.T) {
 		{"by a clock that is behind", limits(now(-time.Hour)), entry.Due{Failures: 1}, ""},
 		{"inside the key window", limits(), entry.Due{UnprovenSince: at(-59 * time.Minute)}, ""},
 		{"at the end of the key window", limits(), entry.Due{UnprovenSince: at(-time.Hour)}, "key_window_passed"},
+		{"sent before a review's round, inside the window since it began", limits(), entry.Due{UnprovenSince: at(-9 * time.Hour), Round: 2}, ""},
+		{"sent before a review's round, at the end of the window since", limits(now(2 * time.Hour)), entry.Due{UnprovenSince: at(-9 * time.Hour), Round: 2}, "key_window_passed"},
 		{"no key window, no age", limits(forever), entry.Due{Failures: 1, UnprovenSince: at(-9999 * time.Hour)}, ""},
 	} {
 		c.due.RoundAt = begin

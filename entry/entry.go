@@ -52,6 +52,9 @@ var (
 	// ErrStale says that the row is no longer in the state, or under the token, that the
 	// transition starts from. Nothing was changed.
 	ErrStale = errors.New("entry has moved on: this token or state is no longer its own")
+	// ErrRunning says that the last attempt is not known to be over, so that a new
+	// round could run beside it. Nothing was changed.
+	ErrRunning = errors.New("the last attempt may still be running")
 	// ErrNotFound says that there is no such entry.
 	ErrNotFound = errors.New("no such entry")
 )

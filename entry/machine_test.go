@@ -34,6 +34,7 @@ type machine struct {
 	reached reached
 	event   entry.Event // what the step in hand is
 	stale   bool        // what the model expects of it
+	busy    bool        // stale since the last attempt may still run
 }
 
 // TestTheTableOfStates drives entries by random events, stale tokens, late
@@ -133,11 +134,15 @@ func (x *machine) step() {
 	x.w.pass(time.Duration(pick(x, "pass", 0, 1, 20, 1000, 12000)) * time.Millisecond)
 	from, before := x.m.State, x.m.columns()
 	apply := x.choose()
-	x.stale = true
+	x.stale, x.busy = true, false
 	err := x.w.write(apply)
+	want := entry.ErrStale
+	if x.busy {
+		want = entry.ErrRunning
+	}
 	switch {
-	case x.stale && !errors.Is(err, entry.ErrStale):
-		x.Fatalf("%s in %s: got %v, want %v", x.event, from, err, entry.ErrStale)
+	case x.stale && !errors.Is(err, want):
+		x.Fatalf("%s in %s: got %v, want %v", x.event, from, err, want)
 	case !x.stale && err != nil:
 		x.Fatalf("%s in %s: %v", x.event, from, err)
 	case x.stale:

@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,14 +18,14 @@ const newRoundSQL = `UPDATE outbox_entry SET state = 'pending', due_at = ?1, own
 	round = round + 1, round_at = ?1, round_excused = ?3, reason = NULL, changed_at = ?4
 	WHERE operation_id = ?5 AND state = ?6 AND (over_at IS NULL OR over_at <= ?4)`
 
-// RetryReviewed begins a new round of a dead or unknown entry. Sends that are
-// unproven stay so. Event: ReviewRetry.
+// RetryReviewed begins a new round of a dead or unknown entry, or answers
+// ErrRunning. Sends that are unproven stay so. Event: ReviewRetry.
 func RetryReviewed(tx *ledger.Tx, id int64, from State, due time.Time, excused time.Duration) error {
 	return newRound(tx, ReviewRetry, id, from, due, excused, false)
 }
 
 // ResolveNotApplied records a person's word that no send had an effect and
-// begins a new round. Event: ResolveNot.
+// begins a new round, or answers ErrRunning. Event: ResolveNot.
 func ResolveNotApplied(tx *ledger.Tx, id int64, due time.Time, excused time.Duration) error {
 	return newRound(tx, ResolveNot, id, Unknown, due, excused, true)
 }
@@ -34,7 +35,19 @@ func newRound(tx *ledger.Tx, e Event, id int64, from State, due time.Time, excus
 		return err
 	}
 	n, err := tx.Exec(newRoundSQL, due, void, excused, tx.Now(), id, from)
-	return reviewed(tx, changedOne(n, err, e))
+	if err := changedOne(n, err, e); !errors.Is(err, ErrStale) {
+		return reviewed(tx, err)
+	}
+	running := false
+	err = tx.One(`SELECT EXISTS (SELECT 1 FROM outbox_entry WHERE operation_id = ?1 AND state = ?2 AND over_at > ?3)`,
+		id, from, tx.Now()).Scan(&running)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look whether an attempt runs: %w", err)
+	case running:
+		return ErrRunning
+	}
+	return ErrStale
 }
 
 // Release lets a waiting entry go: its round begins, a new one where it has been

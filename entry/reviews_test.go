@@ -102,7 +102,7 @@ func (x *machine) retry(tx *ledger.Tx) error {
 	at, from := x.soon(), x.m.State
 	if from != entry.Dead && from != entry.Unknown {
 		from = entry.Dead
-	} else if !x.running(tx.Now()) {
+	} else if x.busy = x.running(tx.Now()); !x.busy {
 		x.reviewed(entry.Pending, at, "")
 		x.m.Round++
 		x.m.round(at, 9000)
@@ -112,7 +112,8 @@ func (x *machine) retry(tx *ledger.Tx) error {
 
 func (x *machine) resolveNot(tx *ledger.Tx) error {
 	at := x.soon()
-	if x.m.State == entry.Unknown && !x.running(tx.Now()) {
+	x.busy = x.m.State == entry.Unknown && x.running(tx.Now())
+	if x.m.State == entry.Unknown && !x.busy {
 		x.reviewed(entry.Pending, at, "")
 		x.m.sends = nil
 		x.m.Round++

@@ -142,7 +142,13 @@ func TestReviewWaitsForTheAttemptThatMayStillRun(t *testing.T) {
 	w.pass(time.Second)
 	w.nothing(w.claim(id, true), "attempts_exhausted")
 	resolve := func(tx *ledger.Tx) error { return entry.ResolveNotApplied(tx, id, tx.Now(), 0) }
-	w.refused("resolve while the first attempt may run", id, resolve)
+	before := w.row(id)
+	if err := w.write(resolve); !errors.Is(err, entry.ErrRunning) {
+		t.Fatalf("resolve while the first attempt may run: got %v, want %v", err, entry.ErrRunning)
+	}
+	if after := w.row(id); after != before {
+		t.Fatalf("resolve while the first attempt may run changed the row: got %+v, want %+v", after, before)
+	}
 	w.pass(overTime)
 	w.must("resolve after it", resolve)
 }

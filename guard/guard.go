@@ -27,13 +27,13 @@ const (
 	Drift   = "contract_drift"  // the tool has changed its meaning since
 )
 
-// Check compares a stored operation with its own digest and with today's tool.
-// Its error is a *Refusal.
+// Check compares a stored operation with its own digest, which covers the revisions
+// it was accepted under, and with today's tool, by the revisions in force. Its error is a *Refusal.
 func Check(op *contract.Operation, tool *contract.Tool) error {
 	if !contract.IsCanonical(op.Arguments) {
 		return &Refusal{Altered, "arguments are not canonical JSON"}
 	}
-	if contract.RequestDigest(op.Scope, op.Arguments, op.Revisions) != op.RequestSum {
+	if contract.RequestDigest(op.Scope, op.Arguments, op.Original) != op.RequestSum {
 		return &Refusal{Altered, "request digest"}
 	}
 	switch op.WireKey {

@@ -44,7 +44,8 @@ func TestOnlyWhatWasAcceptedUnderTodaysContractMayHaveAnEffect(t *testing.T) {
 		"arguments gone":          {func(o *contract.Operation, _ *contract.Tool) { o.Arguments = nil }, guard.Altered, "canonical"},
 		"other tenant":            {func(o *contract.Operation, _ *contract.Tool) { o.Scope.Tenant = "secret-tenant" }, guard.Altered, "request digest"},
 		"other digest":            {func(o *contract.Operation, _ *contract.Tool) { o.RequestSum[0]++ }, guard.Altered, "request digest"},
-		"stored revision changed": {func(o *contract.Operation, _ *contract.Tool) { o.Revisions.Input = "x" }, guard.Altered, "request digest"},
+		"stored revision changed": {func(o *contract.Operation, _ *contract.Tool) { o.Original.Input = "x" }, guard.Altered, "request digest"},
+		"accepted by a review":    {func(o *contract.Operation, _ *contract.Tool) { o.Revisions.Input = "x" }, guard.Drift, "input_revision"},
 		"other wire key":          {func(o *contract.Operation, _ *contract.Tool) { o.WireKey = "secret-key" }, guard.Altered, "wire key"},
 		"other wire key mode":     {func(_ *contract.Operation, t *contract.Tool) { t.Wire = contract.WireRaw }, guard.Drift, "wire key mode"},
 		"other effect class":      {func(_ *contract.Operation, t *contract.Tool) { t.Effect = entry.Idempotent }, guard.Drift, "effect class"},
@@ -65,6 +66,15 @@ func TestOnlyWhatWasAcceptedUnderTodaysContractMayHaveAnEffect(t *testing.T) {
 		if strings.Contains(refusal.Error(), "secret") {
 			t.Errorf("%s: a value of the request is told: %v", name, refusal)
 		}
+	}
+}
+
+func TestWhatAReviewAcceptedIsNoDrift(t *testing.T) {
+	op, tool := accepted(t)
+	tool.Revisions.Input, tool.Revisions.Handler = "x", "y"
+	op.Revisions = tool.Revisions
+	if err := guard.Check(&op, &tool); err != nil {
+		t.Errorf("got %v, want the accepted contract to count and the digest to cover the original one", err)
 	}
 }
 

@@ -112,7 +112,7 @@ func row(op *contract.Operation) []any {
 	args := make([]any, 0, 25)
 	args = append(args, op.StatusRef, op.Scope.Tenant, op.Scope.Subject, op.Scope.Tool, op.Scope.Key,
 		string(op.Arguments), op.RequestSum[:], string(op.Effect), op.WireKey)
-	for _, f := range revisionFields(&op.Revisions) {
+	for _, f := range revisionFields(&op.Original) {
 		args = append(args, *f.value)
 	}
 	for _, f := range originFields(&op.Origin) {

@@ -79,7 +79,7 @@ func TestAcceptStoresEverything(t *testing.T) {
 	want := &contract.Operation{
 		ID: a.ID, StatusRef: a.StatusRef, Scope: r.Scope, Arguments: canonical,
 		RequestSum: contract.RequestDigest(r.Scope, canonical, tool.Revisions),
-		Effect:     entry.Idempotent, WireKey: contract.WireKey(contract.WireScope, r.Scope), Revisions: tool.Revisions,
+		Effect:     entry.Idempotent, WireKey: contract.WireKey(contract.WireScope, r.Scope), Revisions: tool.Revisions, Original: tool.Revisions,
 		Origin: r.Origin, NotBefore: r.NotBefore, Session: "s1", Turn: 4, Trace: r.Trace,
 	}
 	got := load(t, l, a.ID)

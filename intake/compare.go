@@ -31,9 +31,10 @@ func originFields(o *contract.Origin) []field {
 }
 
 // differ names every field in which a request is not the stored one. The trace
-// is no part of that: a repetition comes with a trace of its own. The digest is
-// named only where nothing else is, since it follows from the rest: such a row
-// was altered.
+// is no part of that: a repetition comes with a trace of its own. The revisions are
+// those in force: a repetition comes under the contract that a review has accepted.
+// The digest is named only where nothing else is, since it follows from the rest:
+// such a row was altered.
 func differ(stored, asked *contract.Operation) []string {
 	var d difference
 	d.texts(scopeFields(&stored.Scope), scopeFields(&asked.Scope))
@@ -43,8 +44,17 @@ func differ(stored, asked *contract.Operation) []string {
 	d.unless("not_before", stored.NotBefore.Equal(asked.NotBefore))
 	d.unless("session", stored.Session == asked.Session)
 	d.unless("turn", stored.Turn == asked.Turn)
-	d.unless("request_sha256", len(d) > 0 || stored.RequestSum == asked.RequestSum)
+	d.unless("request_sha256", len(d) > 0 || sumInForce(stored) == asked.RequestSum)
 	return d
+}
+
+// sumInForce is the digest of the stored request under the revisions in force; of a
+// row that is not what was accepted, as it stands.
+func sumInForce(op *contract.Operation) [32]byte {
+	if op.Revisions == op.Original || contract.RequestDigest(op.Scope, op.Arguments, op.Original) != op.RequestSum {
+		return op.RequestSum
+	}
+	return contract.RequestDigest(op.Scope, op.Arguments, op.Revisions)
 }
 
 // difference is a list of the names of fields.

@@ -40,7 +40,7 @@ func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 	p := &Prepared{op: contract.Operation{
 		StatusRef: ref.String(), Scope: r.Scope, Arguments: canonical,
 		RequestSum: contract.RequestDigest(r.Scope, canonical, tool.Revisions),
-		Effect:     tool.Effect, WireKey: contract.WireKey(tool.Wire, r.Scope), Revisions: tool.Revisions,
+		Effect:     tool.Effect, WireKey: contract.WireKey(tool.Wire, r.Scope), Revisions: tool.Revisions, Original: tool.Revisions,
 		Origin: r.Origin, NotBefore: notBefore, Session: r.Session, Turn: r.Turn, Trace: r.Trace,
 	}}
 	p.args = row(&p.op)

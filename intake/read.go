@@ -12,10 +12,13 @@ import (
 // ErrNotFound says that there is no such operation.
 var ErrNotFound = errors.New("no such operation")
 
+// The revisions in force are those of the last review that accepted some.
 const columns = `id, status_ref, tenant_id, subject_id, tool_name, idempotency_key, arguments, request_sha256,
 	effect, wire_key, input_revision, output_revision, effect_revision, handler_revision, producer_revision,
 	policy_revision, provider, api_family, adapter_revision, response_id, call_id, not_before, session_id,
-	COALESCE(turn, 0), traceparent, accepted_at`
+	COALESCE(turn, 0), traceparent, accepted_at,
+	(SELECT v.revisions FROM outbox_review AS v WHERE v.operation_id = outbox_operation.id AND v.revisions IS NOT NULL
+		ORDER BY v.id DESC LIMIT 1)`
 
 // Load reads the operations with these ids in one statement; one that does not
 // exist is missing in the answer. What is read is what stands in the file:
@@ -83,13 +86,17 @@ func read(q ledger.Querier, query string, args ...any) ([]*contract.Operation, e
 
 func scan(r *ledger.Row, op *contract.Operation) error {
 	var sum []byte
+	var accepted string
 	err := r.Scan(&op.ID, &op.StatusRef, &op.Scope.Tenant, &op.Scope.Subject, &op.Scope.Tool, &op.Scope.Key,
 		&op.Arguments, &sum, &op.Effect, &op.WireKey,
-		&op.Revisions.Input, &op.Revisions.Output, &op.Revisions.Effect,
-		&op.Revisions.Handler, &op.Revisions.Producer, &op.Revisions.Policy,
+		&op.Original.Input, &op.Original.Output, &op.Original.Effect,
+		&op.Original.Handler, &op.Original.Producer, &op.Original.Policy,
 		&op.Origin.Provider, &op.Origin.APIFamily, &op.Origin.AdapterRevision,
 		&op.Origin.ResponseID, &op.Origin.CallID,
-		&op.NotBefore, &op.Session, &op.Turn, &op.Trace, &op.AcceptedAt)
+		&op.NotBefore, &op.Session, &op.Turn, &op.Trace, &op.AcceptedAt, &accepted)
+	if op.Revisions = op.Original; accepted != "" {
+		op.Revisions = contract.DecodeRevisions(accepted)
+	}
 	if len(sum) == len(op.RequestSum) {
 		op.RequestSum = [32]byte(sum) // of another length it stays zero and matches nothing
 	}

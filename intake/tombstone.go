@@ -36,3 +36,12 @@ func (p *Prepared) purged(tx *ledger.Tx) error {
 	}
 	return &gone
 }
+
+// WasPurged reports whether a status_ref is that of a purged operation.
+func WasPurged(q ledger.Querier, ref string) (yes bool, err error) {
+	err = q.One(`SELECT EXISTS (SELECT 1 FROM outbox_tombstone WHERE status_ref = ?)`, ref).Scan(&yes)
+	if err != nil {
+		return false, fmt.Errorf("look for a tombstone: %w", err)
+	}
+	return yes, nil
+}

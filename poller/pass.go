@@ -67,6 +67,7 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 		return retryPass, nil
 	}
 	p.refused(f.refused)
+	p.stand.Store(&standing{f.shares, f.free, f.idle})
 	p.unparked = f.unparked
 	p.slots.backlog = f.more
 	for _, c := range f.claims {

@@ -65,8 +65,9 @@ type Poller struct {
 	o      Options
 
 	work     atomic.Pointer[Work]
-	wake     chan struct{} // capacity 1
-	written  chan struct{} // capacity 1: somebody, perhaps this process, wrote to the file
+	stand    atomic.Pointer[standing] // of the last pass; nil: there was none
+	wake     chan struct{}            // capacity 1
+	written  chan struct{}            // capacity 1: somebody, perhaps this process, wrote to the file
 	finished chan finish
 	stopping atomic.Bool  // nothing that was not handed over may start any more
 	ageless  atomic.Bool  // the clock was set a moment ago

@@ -3,6 +3,7 @@ package poller
 import (
 	"time"
 
+	"github.com/outboxd/outboxd/backoff"
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/deadletter"
 	"github.com/outboxd/outboxd/entry"
@@ -117,8 +118,7 @@ func (j judge) firstQuestion(o observation) time.Time {
 	return j.limits.Now.Add(j.delay(1, o.HasRetryAfter, o.RetryAfter))
 }
 
-// seed spreads entries and attempts, and is the same for the same attempt.
-func (j judge) seed() uint64 { return uint64(j.held.ID)<<20 ^ uint64(j.held.Attempt) }
+func (j judge) seed() uint64 { return backoff.Seed(j.held.ID, j.held.Attempt) }
 
 func (j judge) evidence(o observation) entry.Evidence {
 	kind := entry.Outcome

@@ -108,10 +108,12 @@ func (a *app) refusal(p *api.Problem) error {
 		Code   string   `json:"code"`
 		Detail string   `json:"detail,omitzero"`
 		Fields []string `json:"fields,omitzero"`
-	}{p.Gate, p.Code, p.Detail, p.Fields}
+		Status string   `json:"status,omitzero"` // a review that is refused: at present
+	}{p.Gate, p.Code, p.Detail, p.Fields, p.State}
 	return a.show(no, func(t table.Writer) {
 		t.AppendRow(table.Row{"gate", a.gate(p.Gate) + " " + p.Code})
 		optional(t, "detail", p.Detail)
+		optional(t, "status", p.State)
 		optional(t, "fields", strings.Join(p.Fields, ", "))
 	})
 }

@@ -13,7 +13,7 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status REF | --tool T --key K",
 		Short: "Tell where an operation stands",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1), ValidArgsFunction: a.completeAny,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			byKey := f.Tool != "" && f.Key != ""
 			if (len(args) == 1) == byKey || (f.Tool != "") != (f.Key != "") {
@@ -38,7 +38,7 @@ func (a *app) reconcileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reconcile REF",
 		Short: "Ask the downstream now what became of an unknown operation",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.completeUnknown,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			return a.with(ctx, sends, func(l *link) error { return a.asked(l.Reconcile(ctx, args[0])) })
 		}),

@@ -29,7 +29,7 @@ func (a *app) toolCommand() *cobra.Command {
 	pause := &cobra.Command{
 		Use:   "pause T",
 		Short: "Stop attempts of a tool, also over restarts; what runs goes on",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.completeTool,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			return a.control(ctx, func(l *link) (api.Tool, error) { return l.Pause(ctx, args[0], reason) })
 		}),
@@ -38,7 +38,7 @@ func (a *app) toolCommand() *cobra.Command {
 	c.AddCommand(pause, &cobra.Command{
 		Use:   "resume T",
 		Short: "Let a paused tool go on",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.completeTool,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			return a.control(ctx, func(l *link) (api.Tool, error) { return l.Resume(ctx, args[0]) })
 		}),
