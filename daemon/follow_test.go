@@ -9,11 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/daemon"
+	"github.com/outboxd/outboxd/entry"
 )
 
 const reloadedMessage, keptMessage = "config reloaded", "config not reloaded: the old one stays"
@@ -182,6 +185,52 @@ func TestAHundredEditsUnderLoadTakeEffectOnceEach(t *testing.T) {
 	if accepted < edits || len(seen) < edits/4 {
 		t.Errorf("%d operations by %d versions: too little load to show anything", accepted, len(seen))
 	}
+}
+
+// A changed backoff reaches what waits already, within a second of its reload.
+func TestAChangedBackoffReachesWaitingEntriesWithinASecond(t *testing.T) {
+	var up atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		if !up.Load() {
+			rw.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	const entries = 50
+	wait := func(initial string) string {
+		return "retry: {backoff: constant, initial: " + initial + ", max: 1h}\n" + oneTool(server.URL)
+	}
+	f := fromFile(t, wait("1h"))
+	for n := range entries {
+		_, err := f.client.Submit(t.Context(), request("call", fmt.Sprintf("order-%d", n)), 0)
+		must(t, err)
+	}
+	delivered := func() int {
+		list, err := f.client.List(t.Context(), api.Filter{States: []entry.State{entry.Delivered}, Limit: entries})
+		must(t, err)
+		return len(list.Operations)
+	}
+	eventually(t, "every first attempt failed", func() bool {
+		r, err := f.client.List(t.Context(), api.Filter{States: []entry.State{entry.Pending}, Limit: entries})
+		must(t, err)
+		for _, one := range r.Operations {
+			if one.Attempts == 0 {
+				return false
+			}
+		}
+		return len(r.Operations) == entries
+	})
+	up.Store(true)
+	f.edit(0, wait("100ms"))
+	f.says(reloadedMessage, 1)
+	reloaded := time.Now()
+	eventually(t, "every entry is delivered", func() bool { return delivered() == entries })
+	took := time.Since(reloaded)
+	t.Logf("%d entries that would have waited an hour are delivered %s after the reload", entries, took)
+	if took > time.Second {
+		t.Errorf("that is more than a second")
+	}
+	must(t, f.end())
 }
 
 // submitAlong submits operations until the returned function is called, which

@@ -33,6 +33,8 @@ func TestHotStatementsSearch(t *testing.T) {
 		{"next due", nextDueSQL, 2, "SEARCH outbox_entry USING COVERING INDEX outbox_entry_due (tool_name=? AND due_at>?)"},
 		{"renew", renewSQL, 3, byID},
 		{"lapse", lapseSQL, 4, byID},
+		{"retrying", retryingSQL, 4, "SEARCH outbox_entry USING INDEX outbox_entry_due (tool_name=? AND due_at>?)"},
+		{"reschedule", rescheduleSQL, 5, byID},
 		{"nearer", nearerSQL, 5, "SEARCH e USING INDEX outbox_entry_due (tool_name=? AND due_at>?)"},
 		// Every row that is due is looked at, at the start and at a sweep: in a
 		// read, which nobody waits for.

@@ -131,12 +131,13 @@ func TestAReloadChangesWhatIsDecidedNextForARowThatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(4 * time.Minute)
-		equal(t, "requests", len(o.called()), 2)
-		pass(2 * time.Minute)
+		equal(t, "requests", len(o.called()), 1)
+		pass(6 * time.Minute)
 		equal(t, "requests", len(o.called()), 3)
+		equal(t, "wait that the new policy reached", o.gaps()[0].Round(time.Second), 5*time.Minute)
 		equal(t, "wait by the new policy", o.gaps()[1].Round(time.Second), 5*time.Minute)
 
-		if err := w.poller.Swap(t.Context(), work(t, tool("mail", entry.Idempotent, o, func(c *config.Tool) { c.Retry.MaxAttempts = 2 }))); err != nil {
+		if err := w.poller.Swap(t.Context(), work(t, tool("mail", entry.Idempotent, o, every(5*time.Minute), func(c *config.Tool) { c.Retry.MaxAttempts = 2 }))); err != nil {
 			t.Fatal(err)
 		}
 		pass(5 * time.Minute)

@@ -55,6 +55,7 @@ func (p *Poller) pass(ctx, work context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	p.notice(ctx)
+	p.reschedule(ctx)
 	f := p.plan()
 	err := p.look(ctx, f)
 	switch {

@@ -85,6 +85,7 @@ type Poller struct {
 	slots     slots
 	ahead     ahead // of the next pass
 	clock     clock
+	reach     reach
 	undrained undrained
 	unparked  *Work // for whose tools parked rows were looked at again
 	failing   bool  // the last pass could not look
