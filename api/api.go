@@ -93,6 +93,7 @@ func New(d Deps) *API {
 	s.route("POST /v1/tools/{name}/pause", operators(s.pause))
 	s.route("POST /v1/tools/{name}/resume", operators(s.resume))
 	s.route("GET /v1/audit", operators(s.audit))
+	s.route("POST /v1/db/release", operators(s.release))
 	s.route("POST /v1/db/backup", operators(s.backup))
 	if d.Purge != nil {
 		s.route("POST /v1/db/purge", operators(s.purge))

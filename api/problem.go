@@ -75,6 +75,7 @@ var kinds = map[string]struct {
 	"METHOD_NOT_ALLOWED":     {http.StatusMethodNotAllowed, "", "not with this method"},
 	"DISK_FULL":              {http.StatusInsufficientStorage, "", ledger.ErrDiskFull.Error()},
 	"DATABASE_BUSY":          {http.StatusServiceUnavailable, "", "the database's write lock, or a free reader, was not to be had in time, or reading took too long; nothing was done"},
+	"HELD":                   {http.StatusServiceUnavailable, "", ledger.ErrHeld.Error()},
 	"FOREIGN_TABLES":         {http.StatusConflict, "", ledger.ErrForeign.Error()},
 	"TARGET_EXISTS":          {http.StatusConflict, "", ledger.ErrExists.Error()},
 	"TARGET_UNUSABLE":        {http.StatusUnprocessableEntity, "", ledger.ErrTarget.Error()},

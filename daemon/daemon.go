@@ -123,6 +123,9 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 	if err := d.untilSpace(ctx, func() error { return d.open(ctx) }); err != nil {
 		return d, err
 	}
+	if err := d.untilSpace(ctx, func() error { return d.hold(ctx) }); err != nil {
+		return d, err
+	}
 	if cfg.Worker.Exclusive {
 		if err := d.untilSpace(ctx, func() error { return d.takeOver(ctx) }); err != nil {
 			return d, err
@@ -173,7 +176,7 @@ func (d *daemon) open(ctx context.Context) (err error) {
 		d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
 			Create: true, Group: shared, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
 			Complete: d.lock.Failed(), Migrate: d.cfg.Worker.Exclusive, Now: d.o.Now, Observe: d.metrics.batch, Migrating: u.step,
-			ForChaos: d.o.ForChaos, Armed: d.o.Armed,
+			ForChaos: d.o.ForChaos, Armed: d.o.Armed, Sidecar: d.lock,
 		})
 		u.end()
 	}
@@ -234,7 +237,7 @@ func (d *daemon) end() error {
 	d.close()
 	var errs []error
 	if d.ledger != nil {
-		errs = append(errs, d.ledger.Close())
+		errs = append(errs, d.settleSidecar(), d.ledger.Close())
 	}
 	if d.lock != nil {
 		if d.failed() {

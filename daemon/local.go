@@ -53,14 +53,22 @@ func (d *daemon) openLocal(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	var side ledger.Sidecar
+	if d.lock != nil {
+		side = d.lock
+	}
 	d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
-		Create: d.o.Create, Group: shared, ReadOnly: d.o.ReadOnly, Readers: d.cfg.Database.Readers,
+		Sidecar: side,
+		Create:  d.o.Create, Group: shared, ReadOnly: d.o.ReadOnly, Readers: d.cfg.Database.Readers,
 		AllowNetworkFS: d.cfg.Database.AllowNetworkFS, Complete: d.lock != nil && d.lock.Failed(), Now: d.o.Now,
 	})
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	return nil
+	if d.lock == nil {
+		return nil
+	}
+	return d.hold(ctx)
 }
 
 // shareLock locks the file beside the database, but leaves none beside a

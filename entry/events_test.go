@@ -41,6 +41,7 @@ func (x *machine) events() map[entry.Event]func(*ledger.Tx) error {
 		entry.Refuse:       func(tx *ledger.Tx) error { return x.drop(tx, entry.Refuse, entry.Waiting) },
 		entry.Cancel:       x.cancel,
 		entry.Approve:      x.approve,
+		entry.Restored:     x.restored,
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // A review takes the entry away from whoever holds it: owner and tokens are
-// cleared, so that an answer in flight becomes late evidence.
+// cleared, so that an answer in flight becomes late evidence. While a restored file
+// is held, every review answers ledger.ErrHeld.
 
 const newRoundSQL = `UPDATE outbox_entry SET state = 'pending', due_at = ?1, owner = NULL, token = NULL, claim_token = 0,
 	unproven_since = IIF(?2, NULL, unproven_since), unproven_by = IIF(?2, NULL, unproven_by),
@@ -31,7 +32,7 @@ func ResolveNotApplied(tx *ledger.Tx, id int64, due time.Time, excused time.Dura
 }
 
 func newRound(tx *ledger.Tx, e Event, id int64, from State, due time.Time, excused time.Duration, void bool) error {
-	if err := demand(from, e, Pending); err != nil {
+	if err := firstError(demand(from, e, Pending), tx.Held()); err != nil {
 		return err
 	}
 	n, err := tx.Exec(newRoundSQL, due, void, excused, tx.Now(), id, from)
@@ -53,6 +54,9 @@ func newRound(tx *ledger.Tx, e Event, id int64, from State, due time.Time, excus
 // Release lets a waiting entry go: its round begins, a new one where it has been
 // attempted before. Event: Approve.
 func Release(tx *ledger.Tx, id int64, due time.Time, excused time.Duration) error {
+	if err := tx.Held(); err != nil {
+		return err
+	}
 	n, err := tx.Exec(`UPDATE outbox_entry SET state = 'pending', due_at = ?1, round_at = ?1, round_excused = ?2,
 		round = round + (attempts > 0), failures = 0, lapses = 0, queries = 0, suspect = 0, reason = NULL, changed_at = ?3 WHERE operation_id = ?4 AND state = 'waiting'`, due, excused, tx.Now(), id)
 	return reviewed(tx, changedOne(n, err, Approve))
@@ -74,7 +78,7 @@ func Drop(tx *ledger.Tx, e Event, id int64, from State, reason string) error {
 }
 
 func end(tx *ledger.Tx, e Event, id int64, from, to State, reason string) error {
-	if err := demand(from, e, to); err != nil {
+	if err := firstError(demand(from, e, to), tx.Held()); err != nil {
 		return err
 	}
 	n, err := tx.Exec(`UPDATE outbox_entry SET state = ?1, due_at = NULL, owner = NULL, token = NULL, claim_token = 0,
@@ -86,6 +90,9 @@ func end(tx *ledger.Tx, e Event, id int64, from, to State, reason string) error 
 // Withdraw cancels a pending or waiting entry: discarded or, with an unproven
 // send, unknown and held. Event: Cancel.
 func Withdraw(tx *ledger.Tx, id int64) (State, error) {
+	if err := tx.Held(); err != nil {
+		return "", err
+	}
 	var to State
 	err := tx.One(`UPDATE outbox_entry SET state = IIF(unproven_since IS NULL, 'discarded', 'unknown'),
 		due_at = NULL, reason = 'cancelled', changed_at = ?1
@@ -102,6 +109,15 @@ func (h Held) Reapprove(tx *ledger.Tx, unproven bool, ev Evidence) (State, error
 		m.to = Unknown
 	}
 	return h.settle(tx, m, ev)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reviewed tells the crash points of the commit.

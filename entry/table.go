@@ -38,6 +38,7 @@ const (
 	ResolveNot   Event = "review resolve not applied"
 	Discard      Event = "review discard"
 	Cancel       Event = "cancel"
+	Restored     Event = "release after a restore"
 )
 
 // Transition is one row of the table of states: an event in a state, and where
@@ -98,6 +99,13 @@ var Transitions = []Transition{
 	{Unknown, ResolveDone, []State{Delivered}},
 	{Unknown, ResolveNot, []State{Pending}},
 	{Unknown, Discard, []State{Discarded}},
+
+	{Pending, Restored, []State{Pending, Unknown}},
+	{Claimed, Restored, []State{Unknown}},
+	{Sending, Restored, []State{Pending, Unknown}},
+	{Unknown, Restored, []State{Unknown}},
+	{Waiting, Restored, []State{Unknown}},
+	{Dead, Restored, []State{Unknown}},
 }
 
 // Allowed reports whether event may lead from one state to the other.

@@ -60,6 +60,7 @@ var ErrLockReplaced = errors.New("the lock file was moved, removed or replaced w
 type Lock struct {
 	f    *os.File
 	path string
+	mode Mode
 	io   mark
 }
 
@@ -91,7 +92,7 @@ func Acquire(ctx context.Context, path string, mode Mode, me Holder) (*Lock, err
 	if err := ledger.CheckOwner(real); err != nil {
 		return nil, err
 	}
-	l := &Lock{path: real + lockSuffix}
+	l := &Lock{path: real + lockSuffix, mode: mode}
 	for orphaned := time.Now().Add(orphanTime); ; {
 		err := l.try(mode)
 		if err == nil {
@@ -182,7 +183,7 @@ func likeDatabase(f *os.File, database string) {
 }
 
 func readMark(f *os.File) (m mark) {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, 4096))
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, sidecarAt))
 	if err != nil || json.Unmarshal(b, &m) != nil {
 		return mark{} // it only names the holder
 	}

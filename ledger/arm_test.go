@@ -12,7 +12,7 @@ import (
 // TestOnlyAFileMadeForItCanBeBroken: no plan is turned on for a file that was
 // created without the mark, and opening it again does not mark it.
 func TestOnlyAFileMadeForItCanBeBroken(t *testing.T) {
-	plan, err := point.Parse("restore.after=kill") // never passed here
+	plan, err := point.Parse("send.sent=kill@1000000") // never passed here
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ func (w *committer) commit(ran []*request) {
 		return
 	}
 	w.kinds.After()
+	w.given.durable = max(w.given.durable, w.given.issued)
 	if changed {
 		w.l.opts.Observe(len(ran), time.Since(start))
 		w.l.health.full(false)

@@ -34,6 +34,7 @@ type committer struct {
 	held    time.Duration // how long the lock was held since it was last left free
 	freed   time.Time     // when it was given back last
 	others  neighbours
+	given   reservation
 }
 
 // run works until the queue is closed and empty, or the file is lost.
@@ -126,7 +127,7 @@ func (w *committer) gather() {
 	start := time.Now()
 	yielded := false
 	var ran []*request
-	w.kinds = 0
+	w.kinds, w.given.issued = 0, 0
 	for len(ran) < batchClosures && time.Since(start) < batchTime {
 		r := w.q.pop(len(ran))
 		if r == nil && !yielded {
@@ -156,7 +157,7 @@ func (w *committer) closure(r *request) (alive bool) {
 		r.err = err
 		return false
 	}
-	tx := &Tx{c: w.c, now: w.l.now(), epoch: w.l.epoch, alone: r.alone}
+	tx := &Tx{c: w.c, now: w.l.now(), epoch: w.l.epoch, alone: r.alone, given: &w.given}
 	w.c.closure = true
 	r.err = call(r.fn, tx)
 	w.c.closure = false
@@ -181,6 +182,7 @@ func (w *committer) closure(r *request) (alive bool) {
 	}
 	if r.err == nil {
 		w.kinds |= tx.kinds
+		w.given.issued = max(w.given.issued, tx.last)
 	}
 	return true
 }

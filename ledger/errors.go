@@ -48,6 +48,8 @@ var (
 	ErrClosed = errors.New("ledger is closed")
 	// ErrForeignKey: a closure ended with a deferred foreign key violated.
 	ErrForeignKey = errors.New("closure left a deferred foreign key violated")
+	// ErrHeld: the file is older than what was done with it: see Standing.
+	ErrHeld = errors.New("the database was put back from an older copy: it accepts, but nothing is sent, asked or reviewed until an operator says `outboxd db release`")
 	// ErrNotForChaos: a process that is to break was pointed at a file that others may need.
 	ErrNotForChaos = errors.New("this database was not created for chaos: make a new one with `outboxd run --chaos-create`")
 	// ErrVoid: the closure destroyed the transaction that it ran in.
@@ -75,6 +77,7 @@ var codes = []struct {
 	{ErrTarget, "TARGET_UNUSABLE"},
 	{ErrInUse, "DATABASE_IN_USE"},
 	{ErrLeftover, "DATABASE_NOT_FOUND"},
+	{ErrHeld, "HELD"},
 	{ErrNotForChaos, "NOT_FOR_CHAOS"},
 	{ErrClosed, "CLOSED"},
 }

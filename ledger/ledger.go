@@ -32,6 +32,9 @@ type Options struct {
 	// that is not marked is refused with ErrNotForChaos.
 	Armed point.Plan
 
+	// Sidecar keeps which tokens may have been given out. nil: nobody does.
+	Sidecar Sidecar
+
 	// Observe is told of every batch that wrote: how many closures it held and
 	// how long its COMMIT took. nil: nobody is.
 	Observe func(closures int, commit time.Duration)
@@ -153,7 +156,7 @@ func (l *Ledger) start(ctx context.Context, w *conn) (err error) {
 			return errors.Join(err, l.ckpt.close(), w.close())
 		}
 	}
-	c := &committer{l: l, q: l.q, c: w, others: newNeighbours(l.file)}
+	c := &committer{l: l, q: l.q, c: w, others: newNeighbours(l.file), given: reservation{side: l.opts.Sidecar}}
 	l.work.Go(func() {
 		c.run()
 		if c.c != nil {

@@ -30,6 +30,8 @@ type Tx struct {
 	epoch int64
 	kinds point.Set
 	alone bool // in its batch
+	given *reservation
+	last  int64 // token that was issued in it
 	err   error
 }
 
@@ -102,13 +104,20 @@ func (tx *Tx) One(query string, args ...any) One {
 // every one that this file ever gave out.
 func (tx *Tx) Tokens(n int) (first int64, err error) {
 	var last int64
-	if err := tx.One(`SELECT last_token FROM outbox_meta WHERE id = 1`).Scan(&last); err != nil {
+	var lineage string
+	if err := tx.One(`SELECT last_token, lineage FROM outbox_meta WHERE id = 1`).Scan(&last, &lineage); err != nil {
 		return 0, fmt.Errorf("read last token: %w", err)
 	}
 	if first, err = fencing.Next(last, 0, tx.now); err != nil {
 		return 0, err
 	}
-	_, err = tx.Exec(`UPDATE outbox_meta SET last_token = ? WHERE id = 1`, first+int64(n)-1)
+	last = first + int64(n) - 1
+	if err := tx.given.reach(lineage, last); err != nil {
+		return 0, err
+	}
+	if _, err = tx.Exec(`UPDATE outbox_meta SET last_token = ? WHERE id = 1`, last); err == nil {
+		tx.last = last
+	}
 	return first, err
 }
 
@@ -131,6 +140,7 @@ func (tx *Tx) Try(fn func() error) error {
 	if err := tx.c.control(tryBegin); err != nil {
 		return tx.fail(errors.Join(ErrVoid, err))
 	}
+	last := tx.last
 	err := fn()
 	if err == nil {
 		err = tx.err // a failed statement counts, also when fn ignored it
@@ -145,7 +155,7 @@ func (tx *Tx) Try(fn func() error) error {
 		if undo := tx.c.control(tryUndo); undo != nil {
 			return tx.fail(errors.Join(ErrVoid, err))
 		}
-		tx.err = nil
+		tx.err, tx.last = nil, last
 	}
 	if end := tx.c.control(tryEnd); end != nil {
 		return tx.fail(errors.Join(ErrVoid, err, end))

@@ -177,6 +177,12 @@ func (f *finder) look(tx *ledger.Tx) error {
 	if err := f.takeIn(tx); err != nil {
 		return err
 	}
+	switch err := tx.Held(); {
+	case errors.Is(err, ledger.ErrHeld):
+		return nil // it accepts, and that is all: Release wakes it
+	case err != nil:
+		return err
+	}
 	picked, err := f.pick(tx)
 	if err != nil || len(picked)+len(f.moves) == 0 {
 		return err

@@ -128,6 +128,9 @@ func (p *Poller) toolOf(ctx context.Context, id int64) (*contract.Tool, error) {
 func (p *Poller) forced(ctx context.Context, id int64) (c claim, err error) {
 	err = p.l.Write(ctx, func(tx *ledger.Tx) error {
 		c = claim{work: p.Work()}
+		if err := tx.Held(); err != nil {
+			return err
+		}
 		ops, err := intake.Load(tx, []int64{id})
 		if err != nil {
 			return err

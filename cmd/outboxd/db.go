@@ -17,7 +17,7 @@ import (
 
 func (a *app) dbCommand() *cobra.Command {
 	c := &cobra.Command{Use: "db", Short: "Take care of the database", Args: cobra.NoArgs, RunE: a.parent}
-	c.AddCommand(a.initCommand(), a.migrateCommand(), a.backupCommand(), a.restoreCommand(), a.purgeCommand(), a.doctorCommand())
+	c.AddCommand(a.initCommand(), a.migrateCommand(), a.backupCommand(), a.restoreCommand(), a.releaseCommand(), a.purgeCommand(), a.doctorCommand())
 	return c
 }
 
@@ -158,7 +158,7 @@ that is open anywhere is refused. The old file is kept beside it, under the name
 is printed; remove it when it is no longer wanted.
 
 What was live in the backup may have been sent since it was made: the restored file
-says so.`,
+accepts, but nothing is sent, asked or reviewed until "outboxd db release".`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			cfg, err := a.dbConfig()
