@@ -39,6 +39,7 @@ const (
 	ReceiptMissing   = "RECEIPT_MISSING"
 	ReceiptInvalid   = "RECEIPT_INVALID"
 	TokenInvalid     = "TOKEN_INVALID"
+	TombstoneInvalid = "TOMBSTONE_INVALID"
 	EvidenceInvalid  = "EVIDENCE_INVALID"
 )
 

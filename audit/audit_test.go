@@ -221,6 +221,9 @@ func TestFinds(t *testing.T) {
 		{"receipt deleted", `DELETE FROM outbox_receipt` + of + `'delivered')`, audit.ReceiptMissing, "without a receipt"},
 		{"receipt without delivery", `UPDATE outbox_receipt SET operation_id = (SELECT id FROM outbox_operation WHERE idempotency_key = 'dead')` + of + `'delivered')`, audit.ReceiptInvalid, "not delivered"},
 		{"receipt of nothing", `UPDATE outbox_receipt SET operation_id = 4711` + of + `'delivered')`, audit.OperationMissing, "of outbox_receipt"},
+		{"tombstone beside its operation", `INSERT INTO outbox_tombstone SELECT tenant_id, subject_id, tool_name, idempotency_key, 'x', request_sha256, 'delivered', 1 FROM outbox_operation` + operation + `'delivered'`, audit.TombstoneInvalid, "has an operation"},
+		{"tombstone of a living reference", `INSERT INTO outbox_tombstone SELECT tenant_id, subject_id, tool_name, 'other', status_ref, request_sha256, 'delivered', 1 FROM outbox_operation` + operation + `'delivered'`, audit.TombstoneInvalid, "has an operation"},
+		{"review of nothing", `INSERT INTO outbox_review (operation_id, action, uid, reason, state_before, state_after, round, at) VALUES (4711, 'discard', 0, 'r', 'dead', 'discarded', 1, 1)`, audit.OperationMissing, "of outbox_review"},
 		{"evidence of nothing", `UPDATE outbox_attempt SET operation_id = 4711` + of + `'delivered')`, audit.OperationMissing, "of outbox_attempt"},
 
 		{"result changed", `UPDATE outbox_receipt SET result = '{"ok":false}'` + of + `'delivered')`, audit.DigestMismatch, "result_sha256"},

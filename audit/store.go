@@ -20,6 +20,8 @@ func (a *auditor) store() error {
 		`PRAGMA integrity_check('outbox_attempt')`,
 		`PRAGMA integrity_check('outbox_receipt')`,
 		`PRAGMA integrity_check('outbox_tool')`,
+		`PRAGMA integrity_check('outbox_review')`,
+		`PRAGMA integrity_check('outbox_tombstone')`,
 	} {
 		if err := a.integrity(pragma); err != nil {
 			return err
@@ -29,10 +31,14 @@ func (a *auditor) store() error {
 		`PRAGMA foreign_key_check('outbox_entry')`,
 		`PRAGMA foreign_key_check('outbox_attempt')`,
 		`PRAGMA foreign_key_check('outbox_receipt')`,
+		`PRAGMA foreign_key_check('outbox_review')`,
 	} {
 		if err := a.foreignKeys(pragma); err != nil {
 			return err
 		}
+	}
+	if err := a.tombstones(); err != nil {
+		return err
 	}
 	return a.header()
 }
