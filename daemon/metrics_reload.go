@@ -46,7 +46,7 @@ func (m *metrics) logs(silenced func() uint64) {
 // reloaded is told what became of a reload.
 func (m *metrics) reloaded(err error, took time.Duration) {
 	m.reloads.took.Observe(took.Seconds())
-	m.reloads.failed.Set(flag(err != nil))
+	m.reloads.failed.Set(one(err != nil))
 	if err != nil {
 		m.reloads.total.WithLabelValues("failed").Inc()
 		return

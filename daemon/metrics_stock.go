@@ -84,10 +84,10 @@ func (s *stock) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, s.size, float64(st.Size()))
 	}
 	gauge(ch, s.wal, float64(h.WALBytes))
-	gauge(ch, s.full, flag(h.Full))
+	gauge(ch, s.full, one(h.Full))
 	gauge(ch, s.busy, h.Busy.Seconds())
-	gauge(ch, s.checkpoint, flag(h.Checkpoint != nil))
-	gauge(ch, s.down, flag(h.Err != nil))
+	gauge(ch, s.checkpoint, one(h.Checkpoint != nil))
+	gauge(ch, s.down, one(h.Err != nil))
 	gauge(ch, s.lost, float64(abandoned(s.p.Work())))
 	c, err := s.counted()
 	if err != nil {
@@ -113,15 +113,15 @@ func (s *stock) tool(ch chan<- prometheus.Metric, c *count, name string, t *tool
 		gauge(ch, s.load, float64(n), name, state)
 	}
 	gauge(ch, s.toolAge, c.age(t.load.OldestDue), name)
-	gauge(ch, s.paused, flag(t.paused), name)
-	gauge(ch, s.breaker, flag(t.breaker), name)
+	gauge(ch, s.paused, one(t.paused), name)
+	gauge(ch, s.breaker, one(t.breaker), name)
 }
 
 func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-func flag(is bool) float64 {
+func one(is bool) float64 {
 	if is {
 		return 1
 	}

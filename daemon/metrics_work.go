@@ -72,7 +72,10 @@ func (m *metrics) build(version string) {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxd_build_info", Help: "Always 1: the labels say which program this is.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	info.Set(1)
-	m.registry.MustRegister(info)
+	started := prometheus.NewGauge(prometheus.GaugeOpts{Name: "outboxd_start_timestamp_seconds",
+		Help: "When the daemon was started, in seconds since 1970."})
+	started.SetToCurrentTime()
+	m.registry.MustRegister(info, started)
 }
 
 // begin makes the series of a tool exist.
