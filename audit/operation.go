@@ -21,6 +21,10 @@ func (c *check) operation() {
 	c.demand(c.canonical(op.Arguments), OperationInvalid, "arguments are not canonical JSON")
 	c.demand(contract.RequestDigest(op.Scope, op.Arguments, op.Original) == op.RequestSum, DigestMismatch, "request_sha256")
 	c.demand(op.Turn == 0 || op.Turn > 0 && op.Session != "", OperationInvalid, "turn without a session, or out of range")
+	if op.Parent != "" {
+		parent, err := uuid.Parse(op.Parent)
+		c.demand(err == nil && parent.Version() == 7, OperationInvalid, "parent is no status_ref")
+	}
 	c.demand(op.NotBefore.IsZero() || op.NotBefore.Year() >= 1970 && op.NotBefore.Year() <= 9999, OperationInvalid, "not_before is out of range")
 }
 

@@ -22,6 +22,9 @@ func (a *auditor) store() error {
 		`PRAGMA integrity_check('outbox_tool')`,
 		`PRAGMA integrity_check('outbox_review')`,
 		`PRAGMA integrity_check('outbox_tombstone')`,
+		`PRAGMA integrity_check('outbox_session')`,
+		`PRAGMA integrity_check('outbox_turn')`,
+		`PRAGMA integrity_check('outbox_history')`,
 	} {
 		if err := a.integrity(pragma); err != nil {
 			return err
@@ -38,6 +41,9 @@ func (a *auditor) store() error {
 		}
 	}
 	if err := a.tombstones(); err != nil {
+		return err
+	}
+	if err := a.decisions(); err != nil {
 		return err
 	}
 	return a.header()

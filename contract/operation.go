@@ -31,6 +31,7 @@ type Operation struct {
 	Session    string    // empty: none
 	Turn       int64     // of Session
 	Trace      string    // W3C traceparent, empty: none
+	Parent     string    // status_ref of the operation whose end enqueued it, empty: none
 	AcceptedAt time.Time
 }
 

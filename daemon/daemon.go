@@ -176,7 +176,7 @@ func (d *daemon) open(ctx context.Context) (err error) {
 		d.ledger, err = ledger.Open(ctx, d.cfg.Database.Path, ledger.Options{
 			Create: true, Group: shared, Readers: d.cfg.Database.Readers, AllowNetworkFS: d.cfg.Database.AllowNetworkFS,
 			Complete: d.lock.Failed(), Migrate: d.cfg.Worker.Exclusive, Now: d.o.Now, Observe: d.metrics.batch, Migrating: u.step,
-			ForChaos: d.o.ForChaos, Armed: d.o.Armed, Sidecar: d.lock,
+			ForChaos: d.o.ForChaos, Armed: d.o.Armed, Sidecar: d.lock, Ended: d.follows,
 		})
 		u.end()
 	}

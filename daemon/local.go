@@ -61,6 +61,7 @@ func (d *daemon) openLocal(ctx context.Context) (err error) {
 		Sidecar: side,
 		Create:  d.o.Create, Group: shared, ReadOnly: d.o.ReadOnly, Readers: d.cfg.Database.Readers,
 		AllowNetworkFS: d.cfg.Database.AllowNetworkFS, Complete: d.lock != nil && d.lock.Failed(), Now: d.o.Now,
+		Ended: d.follows,
 	})
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)

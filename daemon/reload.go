@@ -123,7 +123,7 @@ func (d *daemon) apply(ctx context.Context, cfg *config.Config) (restart []strin
 	d.retention.Store(&cfg.Retention)
 	d.close()
 	d.close, d.present = closeWork, cfg
-	tools := zap.Int("tools", len(work.Registry.Names()))
+	tools := zap.Int("tools", len(cfg.Tools)+len(d.o.Tools))
 	if restart = restarts(d.cfg, cfg); len(restart) > 0 {
 		d.log.Warn("config reloaded", tools, zap.Strings("at_next_start_only", restart))
 	} else {

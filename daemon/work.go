@@ -9,6 +9,7 @@ import (
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/poller"
+	"github.com/outboxd/outboxd/projection"
 )
 
 // Tool is a tool that a program declares itself. What Config leaves out comes
@@ -63,10 +64,14 @@ func (t Tool) pair(c config.Tool) (handler.Pair, error) {
 	return p, err
 }
 
-// register builds the registry of the configured tools and of those that the
-// program brought, which come last in tools.
+// register builds the registry of the configured tools, of the built-in one, and of
+// those that the program brought, which come last in tools.
 func register(cfg *config.Config, own []Tool) (r *contract.Registry, tools []config.Tool, err error) {
-	tools = append(tools, cfg.Tools...)
+	project, err := projection.Declare(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	tools = append(append(tools, cfg.Tools...), project)
 	for _, t := range own {
 		c, err := t.complete(cfg)
 		if err != nil {
@@ -101,9 +106,12 @@ type pairs map[string]handler.Pair
 func (p pairs) build(tools []config.Tool, own []Tool) (err error) {
 	first := len(tools) - len(own)
 	for i, t := range tools {
-		if i >= first {
+		switch {
+		case i >= first:
 			p[t.Name], err = own[i-first].pair(t)
-		} else {
+		case t.Name == projection.ToolName:
+			p[t.Name] = handler.Pair{BuiltIn: projection.Project}
+		default:
 			p[t.Name], err = handler.Build(t)
 		}
 		if err != nil {

@@ -66,6 +66,7 @@ type Held struct {
 	Attempt int
 	Round   int
 	State   State // Claimed, Sending, or Unknown for a question
+	Untold  bool  // nothing follows from its success
 }
 
 // Evidence is what is kept of an attempt that did not end in a receipt.

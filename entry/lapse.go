@@ -35,6 +35,9 @@ func (h Held) Lapse(tx *ledger.Tx) error {
 		return ErrStale
 	}
 	tx.For(point.Retry)
+	if h.State == Sending {
+		tx.Ended(h.ID) // it is, where its class is opaque
+	}
 	return Record(tx, h, lapsed(string(h.State)))
 }
 

@@ -85,17 +85,21 @@ func (m move) apply(tx *ledger.Tx) (State, error) {
 		m.queries, int(m.suspect), m.over, tx.Now(), m.id, m.from, holder(m.token), m.claim, m.attempt()}
 	if m.to != "" {
 		n, err := tx.Exec(moveSQL, args...)
-		return m.to, moved(tx, m.to, changedOne(n, err, m.event))
+		return m.to, m.moved(tx, m.to, changedOne(n, err, m.event))
 	}
 	var to State
 	if err := tx.One(giveUpSQL, args...).Scan(&to); err != nil {
 		return "", none(err, m.event)
 	}
-	return to, moved(tx, to, demand(m.from, m.event, to))
+	return to, m.moved(tx, to, demand(m.from, m.event, to))
 }
 
-// moved tells the crash points of the commit where an entry went.
-func moved(tx *ledger.Tx, to State, err error) error {
+// moved tells the crash points of the commit where an entry went, and the
+// transaction whether that is an end.
+func (m move) moved(tx *ledger.Tx, to State, err error) error {
+	if err == nil && (to.Terminal() || to == Unknown && m.due.IsZero()) {
+		tx.Ended(m.id)
+	}
 	switch {
 	case err != nil:
 	case to == Unknown:

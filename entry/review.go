@@ -84,6 +84,7 @@ func end(tx *ledger.Tx, e Event, id int64, from, to State, reason string) error 
 	n, err := tx.Exec(`UPDATE outbox_entry SET state = ?1, due_at = NULL, owner = NULL, token = NULL, claim_token = 0,
 		reason = NULLIF(?2, ''), changed_at = ?3 WHERE operation_id = ?4 AND state = ?5`,
 		to, reason, tx.Now(), id, from)
+	tx.Ended(id)
 	return reviewed(tx, changedOne(n, err, e))
 }
 
@@ -97,6 +98,7 @@ func Withdraw(tx *ledger.Tx, id int64) (State, error) {
 	err := tx.One(`UPDATE outbox_entry SET state = IIF(unproven_since IS NULL, 'discarded', 'unknown'),
 		due_at = NULL, reason = 'cancelled', changed_at = ?1
 		WHERE operation_id = ?2 AND state IN ('pending', 'waiting') RETURNING state`, tx.Now(), id).Scan(&to)
+	tx.Ended(id)
 	return to, reviewed(tx, none(err, Cancel))
 }
 

@@ -24,6 +24,9 @@ func Deliver(tx *ledger.Tx, h Held, r Receipt) error {
 	if err != nil {
 		return err
 	}
+	if h.State == Sending && !h.Untold {
+		tx.Ended(h.ID)
+	}
 	return insertReceipt(tx, h, r)
 }
 

@@ -6,13 +6,15 @@ import (
 
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/ledger"
 )
 
 // Pair is what one configured tool can do.
 type Pair struct {
 	Handler Handler
-	Local   Local // of a local tool, in the place of Handler
-	Asker   Asker // nil when the tool has no query
+	Local   Local                               // of a local tool, in the place of Handler
+	BuiltIn func(tx *ledger.Tx, c Call) Outcome // of a local tool of outboxd's own, in the place of Local
+	Asker   Asker                               // nil when the tool has no query
 	close   []func()
 }
 

@@ -75,9 +75,20 @@ type Outcome struct {
 	// other than 502 and 504, a process that ended with its whole group, or a
 	// request that never left.
 	Answered bool
+	// FollowUps are enqueued in the commit of a success.
+	FollowUps []FollowUp
 	// Err is for the log only, never stored or shown: the error or the stack
 	// of a Go function, at most 4 KiB.
 	Err error
+}
+
+// FollowUp is an operation on another tool that follows from a success: an ordinary
+// one, of the same tenant and subject, whose parent is the operation that succeeded.
+type FollowUp struct {
+	Tool      string
+	Key       string // empty: the parent's status_ref and the place in the list
+	Arguments []byte // any JSON value
+	InSession bool   // its end is told to the session and turn that the parent names
 }
 
 // Found is the answer to a question about a wire key.

@@ -27,8 +27,9 @@ var errNoEntry = errors.New("the operation that has this key has no entry")
 const insertSQL = `INSERT INTO outbox_operation
 	(status_ref, tenant_id, subject_id, tool_name, idempotency_key, arguments, request_sha256, effect, wire_key,
 	input_revision, output_revision, effect_revision, handler_revision, producer_revision, policy_revision,
-	provider, api_family, adapter_revision, response_id, call_id, not_before, session_id, turn, traceparent, accepted_at)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	provider, api_family, adapter_revision, response_id, call_id, not_before, session_id, turn, traceparent,
+	parent, accepted_at)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (tenant_id, subject_id, tool_name, idempotency_key) DO NOTHING`
 
 // Accept stores a new operation with its entry. Where the scope and key exist,
@@ -50,6 +51,9 @@ func (p *Prepared) Accept(tx *ledger.Tx) (Accepted, error) {
 	}
 	if !inserted {
 		return p.again(tx)
+	}
+	if err := p.inSession(tx); err != nil {
+		return Accepted{}, err
 	}
 	begin := entry.Begin{Due: later(tx.Now(), p.op.NotBefore), Excused: excused}
 	if err := entry.Open(tx, id, p.op.Scope.Tool, begin); err != nil {
@@ -109,7 +113,7 @@ func later(a, b time.Time) time.Time {
 
 // row gives the arguments of insertSQL but for the last, accepted_at.
 func row(op *contract.Operation) []any {
-	args := make([]any, 0, 25)
+	args := make([]any, 0, 26)
 	args = append(args, op.StatusRef, op.Scope.Tenant, op.Scope.Subject, op.Scope.Tool, op.Scope.Key,
 		string(op.Arguments), op.RequestSum[:], string(op.Effect), op.WireKey)
 	for _, f := range revisionFields(&op.Original) {
@@ -122,7 +126,7 @@ func row(op *contract.Operation) []any {
 	if op.Turn != 0 {
 		turn = op.Turn
 	}
-	return append(args, op.NotBefore, null(op.Session), turn, null(op.Trace))
+	return append(args, op.NotBefore, null(op.Session), turn, null(op.Trace), null(op.Parent))
 }
 
 func null(s string) any {

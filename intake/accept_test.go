@@ -68,6 +68,7 @@ func full(key string) intake.Request {
 
 func TestAcceptStoresEverything(t *testing.T) {
 	l, reg := ledgertest.Open(t), registry(t)
+	ledgertest.Session(t, l, "s1", 9)
 	before := time.Now()
 	a := ledgertest.Accept(t, l, reg, full("kite-204"))
 	if !a.New || a.State != entry.Pending {
@@ -112,6 +113,7 @@ func TestAcceptStoresEverything(t *testing.T) {
 // Each field that a replay compares, changed alone.
 func TestRepetitionOrConflict(t *testing.T) {
 	l := ledgertest.Open(t)
+	ledgertest.Session(t, l, "s1", 9)
 	declared := func(r config.Revisions) *contract.Registry {
 		tool := ledgertest.Tool("lamp", entry.Idempotent)
 		tool.Revisions = r
@@ -191,6 +193,7 @@ func TestAlteredDigestIsAConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	ledgertest.Session(t, l, "s1", 9)
 	ledgertest.Accept(t, l, registry(t), full("k"))
 	ledgertest.Write(t, l, func(tx *ledger.Tx) error {
 		_, err := tx.Exec(`UPDATE outbox_operation SET request_sha256 = zeroblob(32)`)

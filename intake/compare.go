@@ -44,6 +44,7 @@ func differ(stored, asked *contract.Operation) []string {
 	d.unless("not_before", stored.NotBefore.Equal(asked.NotBefore))
 	d.unless("session", stored.Session == asked.Session)
 	d.unless("turn", stored.Turn == asked.Turn)
+	d.unless("parent", stored.Parent == asked.Parent)
 	d.unless("request_sha256", len(d) > 0 || sumInForce(stored) == asked.RequestSum)
 	return d
 }

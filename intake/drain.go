@@ -77,17 +77,10 @@ func (d *drain) accept(id int64, p *Prepared) error {
 		a, err = p.Accept(d.tx)
 		return err
 	})
-	var conflict *Conflict
-	var gone *Gone
+	code, message, refused := refusalOf(err)
 	switch {
-	case errors.As(err, &conflict):
-		return d.refuse(id, KeyConflict, conflict.Error())
-	case errors.As(err, &gone):
-		return d.refuse(id, KeyPurged, gone.Error())
-	case errors.Is(err, errNoEntry):
-		return d.refuse(id, KeyConflict, err.Error())
-	case survivable(err):
-		return d.refuse(id, StoreRefused, storeMessage(err))
+	case refused:
+		return d.refuse(id, code, message)
 	case err != nil:
 		return err
 	case a.New:

@@ -158,6 +158,7 @@ func keptBytes(t *testing.T, l *ledger.Ledger, row map[string]any) {
 
 func TestDrainMakesOperations(t *testing.T) {
 	l, reg := ledgertest.Open(t), registry(t)
+	ledgertest.Session(t, l, "s1", 9)
 	r := full("kite-204")
 	insert(t, l, map[string]any{
 		"idempotency_key": "kite-204", "arguments": string(r.Arguments), "not_before": r.NotBefore.UnixMilli(),

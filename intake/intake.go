@@ -32,6 +32,7 @@ type Request struct {
 	Session   string    // empty: none
 	Turn      int64     // of Session, from 1; 0: none
 	Trace     string    // W3C traceparent, empty: none
+	Parent    string    // status_ref of the operation that it follows from; empty for whoever asks from outside
 }
 
 // The codes of a request that is not accepted (docs/reference/api.md).

@@ -27,6 +27,8 @@ func TestIdempotencyModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		tenant := fmt.Sprintf("tenant-%d", run)
+		ledgertest.Session(t, l, "s", 1, tenant, "a")
+		ledgertest.Session(t, l, "s", 1, tenant, "b")
 		model := map[contract.Scope]said{}
 		refs := map[contract.Scope]string{}
 		for range rapid.IntRange(1, 30).Draw(rt, "requests") {

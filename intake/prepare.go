@@ -30,6 +30,7 @@ func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 	notBefore := c.notBefore(r.NotBefore)
 	c.session(r.Session, r.Turn)
 	c.trace(r.Trace)
+	c.parent(r.Scope.Tool, r.Parent)
 	if err := c.invalid(); err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 		StatusRef: ref.String(), Scope: r.Scope, Arguments: canonical,
 		RequestSum: contract.RequestDigest(r.Scope, canonical, tool.Revisions),
 		Effect:     tool.Effect, WireKey: contract.WireKey(tool.Wire, r.Scope), Revisions: tool.Revisions, Original: tool.Revisions,
-		Origin: r.Origin, NotBefore: notBefore, Session: r.Session, Turn: r.Turn, Trace: r.Trace,
+		Origin: r.Origin, NotBefore: notBefore, Session: r.Session, Turn: r.Turn, Trace: r.Trace, Parent: r.Parent,
 	}}
 	p.args = row(&p.op)
 	return p, nil

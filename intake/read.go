@@ -16,7 +16,7 @@ var ErrNotFound = errors.New("no such operation")
 const columns = `id, status_ref, tenant_id, subject_id, tool_name, idempotency_key, arguments, request_sha256,
 	effect, wire_key, input_revision, output_revision, effect_revision, handler_revision, producer_revision,
 	policy_revision, provider, api_family, adapter_revision, response_id, call_id, not_before, session_id,
-	COALESCE(turn, 0), traceparent, accepted_at,
+	COALESCE(turn, 0), traceparent, parent, accepted_at,
 	(SELECT v.revisions FROM outbox_review AS v WHERE v.operation_id = outbox_operation.id AND v.revisions IS NOT NULL
 		ORDER BY v.id DESC LIMIT 1)`
 
@@ -93,7 +93,7 @@ func scan(r *ledger.Row, op *contract.Operation) error {
 		&op.Original.Handler, &op.Original.Producer, &op.Original.Policy,
 		&op.Origin.Provider, &op.Origin.APIFamily, &op.Origin.AdapterRevision,
 		&op.Origin.ResponseID, &op.Origin.CallID,
-		&op.NotBefore, &op.Session, &op.Turn, &op.Trace, &op.AcceptedAt, &accepted)
+		&op.NotBefore, &op.Session, &op.Turn, &op.Trace, &op.Parent, &op.AcceptedAt, &accepted)
 	if op.Revisions = op.Original; accepted != "" {
 		op.Revisions = contract.DecodeRevisions(accepted)
 	}

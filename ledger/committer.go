@@ -159,11 +159,8 @@ func (w *committer) closure(r *request) (alive bool) {
 	}
 	tx := &Tx{c: w.c, now: w.l.now(), epoch: w.l.epoch, alone: r.alone, given: &w.given}
 	w.c.closure = true
-	r.err = call(r.fn, tx)
+	r.err = w.body(r.fn, tx)
 	w.c.closure = false
-	if r.err == nil {
-		r.err = tx.err // a failed statement counts, also when the closure ignored it
-	}
 	if r.err == nil {
 		r.err = w.c.deferred()
 	}
@@ -185,6 +182,21 @@ func (w *committer) closure(r *request) (alive bool) {
 		w.given.issued = max(w.given.issued, tx.last)
 	}
 	return true
+}
+
+// body is the closure, and what follows from the entries that it brought to an end.
+func (w *committer) body(fn func(*Tx) error, tx *Tx) error {
+	err := call(fn, tx)
+	if err == nil {
+		err = tx.err // a failed statement counts, also when the closure ignored it
+	}
+	if err != nil || len(tx.ended) == 0 {
+		return err
+	}
+	if err := call(func(tx *Tx) error { return w.l.opts.Ended(tx, tx.ended) }, tx); err != nil {
+		return fmt.Errorf("do what follows: %w", err)
+	}
+	return tx.err
 }
 
 // call turns a panic of the closure into its error.

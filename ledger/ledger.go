@@ -39,6 +39,10 @@ type Options struct {
 	// how long its COMMIT took. nil: nobody is.
 	Observe func(closures int, commit time.Duration)
 
+	// Ended does what follows from the end of entries, in the transaction of each
+	// closure in which some ended. nil: nothing does.
+	Ended func(tx *Tx, operations []int64) error
+
 	// Migrating is told of each step before it is done. nil: nobody is.
 	Migrating func(from, to int64)
 }
@@ -102,6 +106,9 @@ func locateLedger(path string, o Options) (*Ledger, bool, error) {
 	}
 	if o.Observe == nil {
 		o.Observe = func(int, time.Duration) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(*Tx, []int64) error { return nil }
 	}
 	if o.Migrating == nil {
 		o.Migrating = func(int64, int64) {}

@@ -32,6 +32,7 @@ type Tx struct {
 	alone bool // in its batch
 	given *reservation
 	last  int64 // token that was issued in it
+	ended []int64
 	err   error
 }
 
@@ -43,6 +44,10 @@ func (tx *Tx) Now() time.Time { return tx.now }
 
 // Epoch is the boot epoch of this process: the owner of what it claims.
 func (tx *Tx) Epoch() int64 { return tx.epoch }
+
+// Ended notes that an entry has come to an end. What follows from that is done in
+// the same transaction, by Options.Ended, once the closure has done its part.
+func (tx *Tx) Ended(operation int64) { tx.ended = append(tx.ended, operation) }
 
 // Exec runs a statement and returns how many rows it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
@@ -140,7 +145,7 @@ func (tx *Tx) Try(fn func() error) error {
 	if err := tx.c.control(tryBegin); err != nil {
 		return tx.fail(errors.Join(ErrVoid, err))
 	}
-	last := tx.last
+	last, ended := tx.last, len(tx.ended)
 	err := fn()
 	if err == nil {
 		err = tx.err // a failed statement counts, also when fn ignored it
@@ -155,7 +160,7 @@ func (tx *Tx) Try(fn func() error) error {
 		if undo := tx.c.control(tryUndo); undo != nil {
 			return tx.fail(errors.Join(ErrVoid, err))
 		}
-		tx.err, tx.last = nil, last
+		tx.err, tx.last, tx.ended = nil, last, tx.ended[:ended]
 	}
 	if end := tx.c.control(tryEnd); end != nil {
 		return tx.fail(errors.Join(ErrVoid, err, end))

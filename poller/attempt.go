@@ -64,8 +64,8 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 			return
 		}
 	}
-	if local := c.work.Handlers[c.tool.Name].Local; local != nil {
-		p.apply(c, local)
+	if pair := c.work.Handlers[c.tool.Name]; pair.Local != nil || pair.BuiltIn != nil {
+		p.apply(c, pair)
 		return
 	}
 	p.send(ctx, c)

@@ -16,9 +16,9 @@ var errUndo = errors.New("effect is not kept")
 // local is one attempt of a local tool: its effect and its settle are one
 // transaction, which may run more than once.
 type local struct {
-	p       *Poller
-	c       claim
-	handler handler.Local
+	p    *Poller
+	c    claim
+	pair handler.Pair
 
 	out  handler.Outcome
 	to   entry.State
@@ -27,8 +27,8 @@ type local struct {
 
 // apply makes the attempt. An effect that destroys its transaction is settled by
 // a second one, without it.
-func (p *Poller) apply(c claim, h handler.Local) {
-	a := &local{p: p, c: c, handler: h}
+func (p *Poller) apply(c claim, pair handler.Pair) {
+	a := &local{p: p, c: c, pair: pair}
 	began := time.Now()
 	err := p.persistUnless(c.held, a.settle, a.destroyed)
 	p.o.Observer.Attempt(c.tool.Name, string(a.out.Observed), time.Since(began))
@@ -49,21 +49,7 @@ func (p *Poller) apply(c claim, h handler.Local) {
 // fence: where it is refused, the effect is gone with it.
 func (a *local) settle(tx *ledger.Tx) error {
 	a.void = nil
-	err := tx.Effect(a.c.tool.Timeout, func(e *ledger.Effect) error {
-		a.out = a.handler.Apply(e, request(a.c, handler.Execute)).Normal()
-		switch a.out.Observed {
-		case handler.Succeeded:
-			if problems := a.c.tool.Output.Check("result", a.out.Result); len(problems) > 0 {
-				a.out = handler.Outcome{Observed: handler.Rejected, Code: deadletter.OutputInvalid, Answered: true,
-					Excerpt: misfit(a.out.Result, problems)} // it is undone: the result could never be told
-				return errUndo
-			}
-			return nil
-		case handler.MayHaveHappened, handler.InProgress:
-			a.out.Observed = handler.TryAgain // it is undone: nothing did
-		}
-		return errUndo
-	})
+	err := a.effect(tx)
 	if err != nil && (!errors.Is(err, errUndo) || errors.Is(err, ledger.ErrOverTime)) {
 		a.out = handler.Undone(err).Normal()
 	}
@@ -73,7 +59,7 @@ func (a *local) settle(tx *ledger.Tx) error {
 	}
 	if a.out.Observed == handler.Succeeded {
 		a.to = entry.Delivered
-		return entry.Deliver(tx, a.c.held, receipt(a.c.op, a.out.Result, a.out.Reference))
+		return a.p.succeed(tx, a.c, receipt(a.c.op, a.out.Result, a.out.Reference), a.out.FollowUps)
 	}
 	j, err := a.p.judge(tx, a.c)
 	if err != nil {
@@ -81,6 +67,31 @@ func (a *local) settle(tx *ledger.Tx) error {
 	}
 	a.to, err = j.settle(tx, observation{Outcome: a.out})
 	return err
+}
+
+// effect produces the effect, or nothing of it.
+func (a *local) effect(tx *ledger.Tx) error {
+	c := request(a.c, handler.Execute)
+	if a.pair.BuiltIn != nil {
+		return tx.Try(func() error { return a.observed(a.pair.BuiltIn(tx, c)) })
+	}
+	return tx.Effect(a.c.tool.Timeout, func(e *ledger.Effect) error { return a.observed(a.pair.Local.Apply(e, c)) })
+}
+
+func (a *local) observed(out handler.Outcome) error {
+	a.out = out.Normal()
+	switch a.out.Observed {
+	case handler.Succeeded:
+		if problems := a.c.tool.Output.Check("result", a.out.Result); len(problems) > 0 {
+			a.out = handler.Outcome{Observed: handler.Rejected, Code: deadletter.OutputInvalid, Answered: true,
+				Excerpt: misfit(a.out.Result, problems)} // it is undone: the result could never be told
+			return errUndo
+		}
+		return nil
+	case handler.MayHaveHappened, handler.InProgress:
+		a.out.Observed = handler.TryAgain // it is undone: nothing did
+	}
+	return errUndo
 }
 
 // destroyed: it was the effect that the transaction did not survive, and not the

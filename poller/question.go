@@ -38,7 +38,7 @@ func (p *Poller) question(ctx context.Context, c claim) {
 	}
 	switch {
 	case ans.Found == handler.Applied:
-		p.deliver(c, ans.Result, ans.Reference, ans.Code)
+		p.deliver(c, handler.Outcome{Result: ans.Result, Reference: ans.Reference, Code: ans.Code})
 	case ctx.Err() != nil:
 		p.unasked(c)
 	default:

@@ -31,7 +31,7 @@ func (p *Poller) settle(c claim, o observation) {
 	if o.Observed == handler.Succeeded {
 		problems := c.tool.Output.Check("result", o.Result)
 		if len(problems) == 0 {
-			p.deliver(c, o.Result, o.Reference, o.Code)
+			p.deliver(c, o.Outcome)
 			return
 		}
 		o = unfit(o, problems)
@@ -53,12 +53,12 @@ func (p *Poller) settle(c claim, o observation) {
 }
 
 // deliver records the receipt of a success.
-func (p *Poller) deliver(c claim, result []byte, reference, code string) {
-	r := receipt(c.op, result, reference)
+func (p *Poller) deliver(c claim, out handler.Outcome) {
+	r, code := receipt(c.op, out.Result, out.Reference), out.Code
 	if c.held.State == entry.Unknown {
 		r.How = entry.Reconciled
 	}
-	err := p.persist(c.held, func(tx *ledger.Tx) error { return entry.Deliver(tx, c.held, r) })
+	err := p.persist(c.held, func(tx *ledger.Tx) error { return p.succeed(tx, c, r, out.FollowUps) })
 	if errors.Is(err, entry.ErrStale) {
 		o := observation{}
 		o.Observed, o.Code = handler.Succeeded, code

@@ -39,6 +39,7 @@ func (f *finder) take(tx *ledger.Tx, picked []candidate) error {
 		if err != nil {
 			return err
 		}
+		held.Untold = op.Turn == 0 // a session is told of every other end
 		f.claims = append(f.claims, claim{held, c.due, op, c.tool, f.work, f.began, c.probe})
 	}
 	return nil
