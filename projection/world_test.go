@@ -94,7 +94,9 @@ func (w *world) interrupt(name string) {
 
 func (w *world) stop(name string) {
 	w.t.Helper()
-	w.turn(name, func(tx *ledger.Tx, s projection.Session) (projection.Session, error) { return projection.Stop(tx, s, 0) })
+	w.turn(name, func(tx *ledger.Tx, s projection.Session) (projection.Session, error) {
+		return projection.Stop(tx, s, 0)
+	})
 }
 
 func request(key, session string, turn int64) intake.Request {
