@@ -68,6 +68,14 @@ func (a *Access) covers(p peer, tenant, subject, tool string) bool {
 	})
 }
 
+// owns reports whether the peer may submit for this tenant and subject, and
+// therefore has its sessions.
+func (a *Access) owns(p peer, tenant, subject string) bool {
+	return a.operator(p) || slices.ContainsFunc(a.principals[p.UID].scopes, func(s config.Scope) bool {
+		return (s.Tenant == anyone || s.Tenant == tenant) && (s.Subject == anyone || s.Subject == subject)
+	})
+}
+
 // filter is the peer's scopes for a statement; empty: everything.
 func (a *Access) filter(p peer) string {
 	if a.operator(p) {

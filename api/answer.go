@@ -21,7 +21,9 @@ type Answer struct {
 	Tool           string         `json:"tool"`
 	IdempotencyKey string         `json:"idempotency_key"`
 	Attempts       int            `json:"attempts"`
-	DueAt          time.Time      `json:"due_at,omitzero"` // UTC; zero: nobody's turn
+	DueAt          time.Time      `json:"due_at,omitzero"`   // UTC; zero: nobody's turn
+	Parent         string         `json:"parent,omitzero"`   // status_ref of the operation that it follows from
+	Children       []string       `json:"children,omitzero"` // status_refs of what follows from it, up to 100
 }
 
 // The gates: may the caller go on as if it had been done, or taken over.

@@ -88,6 +88,7 @@ func New(d Deps) *API {
 	s.route("GET /v1/dead/groups", operators(s.deadGroups))
 	s.route("GET /v1/tools/{name}/backoff", operators(s.backoff))
 	s.route("POST /v1/tools/{name}/simulate", operators(s.simulate))
+	s.sessionRoutes()
 	s.route("GET /v1/refused", operators(s.refused))
 	s.route("GET /v1/tools", operators(s.tools))
 	s.route("POST /v1/tools/{name}/pause", operators(s.pause))

@@ -62,6 +62,8 @@ var kinds = map[string]struct {
 	"NOT_FOUND":              {http.StatusNotFound, Block, "no such operation, or it is not yours"},
 	"IDEMPOTENCY_CONFLICT":   {http.StatusConflict, Block, "this key was used for another request"},
 	"ALREADY_PURGED":         {http.StatusGone, Block, "this request was accepted before, has ended and was purged: nothing is sent"},
+	"SESSION_EXISTS":         {http.StatusConflict, Block, "a session of this name exists or existed: no name comes twice"},
+	"TURN_MOVED":             {http.StatusConflict, Block, ""},
 	"AUTHORIZATION_DENIED":   {http.StatusForbidden, Block, "your uid may not do this"},
 	"KEY_REQUIRED":           {http.StatusUnprocessableEntity, "", "an idempotency key is required"},
 	"INPUT_INVALID":          {http.StatusUnprocessableEntity, "", "the request is not valid"},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outboxd/outboxd/contract"
@@ -25,6 +26,8 @@ type operation struct {
 	reason          string
 	result          []byte // canonical JSON; nil: none
 	how             entry.How
+	parent          string
+	children        []string
 }
 
 // answer is the operation as its state's verdict has it.
@@ -32,6 +35,7 @@ func (op operation) answer(v verdict) Answer {
 	a := Answer{
 		StatusRef: op.ref, Status: op.state.Status(), Gate: v.gate, Code: v.code,
 		Tool: op.tool, IdempotencyKey: op.key, Attempts: op.attempts, DueAt: op.dueAt,
+		Parent: op.parent, Children: op.children,
 	}
 	switch op.state {
 	case entry.Delivered:
@@ -67,7 +71,8 @@ func (op operation) settled() bool {
 }
 
 const statusSQL = `SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_name, o.idempotency_key,
-	e.state, e.due_at, e.attempts, e.reason, r.result, r.result_sha256, r.how
+	e.state, e.due_at, e.attempts, e.reason, r.result, r.result_sha256, r.how, o.parent,
+	(SELECT group_concat(status_ref) FROM (SELECT status_ref FROM outbox_operation WHERE parent = o.status_ref ORDER BY id LIMIT 100))
 	FROM outbox_operation AS o JOIN outbox_entry AS e ON e.operation_id = o.id
 	LEFT JOIN outbox_receipt AS r ON r.operation_id = o.id
 	WHERE o.status_ref = ?`
@@ -78,9 +83,10 @@ func (s *API) find(c *call, ref string) (op operation, err error) {
 	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	var sum []byte
+	var children string
 	err = s.d.Ledger.Read(ctx, func(v *ledger.View) error {
 		return v.One(statusSQL, ref).Scan(&op.id, &op.ref, &op.tenant, &op.subject, &op.tool, &op.key,
-			&op.state, &op.dueAt, &op.attempts, &op.reason, &op.result, &sum, &op.how)
+			&op.state, &op.dueAt, &op.attempts, &op.reason, &op.result, &sum, &op.how, &op.parent, &children)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -89,6 +95,9 @@ func (s *API) find(c *call, ref string) (op operation, err error) {
 		return op, fmt.Errorf("read operation: %w", err)
 	case !s.access.Load().covers(c.peer, op.tenant, op.subject, op.tool):
 		return op, problem("NOT_FOUND")
+	}
+	if children != "" {
+		op.children = strings.Split(children, ",")
 	}
 	return op, op.intact(sum)
 }

@@ -13,10 +13,12 @@ type waiters struct {
 func (ws *waiters) Settled(statusRef string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for bell := range ws.refs[statusRef] {
-		select {
-		case bell <- struct{}{}:
-		default: // it rings already
+	for _, ref := range []string{statusRef, anySettle} {
+		for bell := range ws.refs[ref] {
+			select {
+			case bell <- struct{}{}:
+			default: // it rings already
+			}
 		}
 	}
 }

@@ -91,6 +91,8 @@ func (a *app) answer(ans api.Answer) error {
 		t.AppendRow(table.Row{"attempts", ans.Attempts})
 		optional(t, "due_at", instant(ans.DueAt))
 		t.AppendRow(table.Row{"status_ref", ans.StatusRef})
+		optional(t, "parent", ans.Parent)
+		optional(t, "children", strings.Join(ans.Children, " "))
 	})
 }
 
