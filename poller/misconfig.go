@@ -19,7 +19,7 @@ const sameAnswers = 5
 var suspicious = map[handler.Observed][]string{
 	handler.Rejected: {"http_401", "http_403", "http_404", "http_405"},
 	handler.NotSent: {"not_found", "not_executable", "bad_interpreter", "bad_format", "dir_missing",
-		"tls_untrusted", "tls_expired", "tls_wrong_name"},
+		"tls_untrusted", "tls_expired", "tls_wrong_name", "tls_plain", "not_permitted"},
 	handler.TryAgain: {"forbidden", "sqlite_1"},
 }
 
