@@ -221,3 +221,18 @@ func (w *world) count(query string, args ...any) (n int) {
 	ledgertest.Read(w.t, w.l, func(v *ledger.View) error { return v.One(query, args...).Scan(&n) })
 	return n
 }
+
+// drained waits until so many decisions are recorded.
+func (w *world) drained(n int) {
+	w.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(time.Minute)
+	for w.count(`SELECT count(*) FROM outbox_history`) < n {
+		select {
+		case <-tick.C:
+		case <-limit:
+			w.t.Fatal("projections are left behind")
+		}
+	}
+}
