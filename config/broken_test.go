@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/outboxd/outboxd/config"
 )
-
-var update = flag.Bool("update", false, "write the golden files, the reference and the schema")
 
 // TestBrokenFiles: each file of testdata/broken is refused, with every problem as
 // its .txt says; the variables of its .env are set. `go test ./config -run Broken
@@ -44,7 +41,7 @@ func TestBrokenFiles(t *testing.T) {
 // golden compares with a file, or writes it.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
-	if *update {
+	if *config.Update {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}

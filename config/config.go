@@ -22,7 +22,9 @@ import (
 //
 // The tags are the file format: key is the name in the file, range what a
 // number or duration may be (both ends included; of a list, each element),
-// words the only words taken. A field tagged secret is never quoted.
+// words the only words taken (of a mapping, what may stand in its place), must that
+// the key has to be said. A field tagged secret is never quoted. The comments are
+// what docs/reference/config.md and the schema for editors say of each key.
 type Config struct {
 	Database   Database    `key:"database"`
 	Listen     Listen      `key:"listen"`
@@ -81,17 +83,17 @@ type Operators struct {
 
 // Principal is a user of this host who may submit.
 type Principal struct {
-	Name      string   `key:"name"`                     // for logs and answers
-	UID       int      `key:"uid" range:"0-4294967294"` // the number of the user; must be said
-	MaySubmit []Scope  `key:"may_submit"`               // at least one
-	Roles     []string `key:"roles"`                    // what static guards ask for, looked up anew each time
+	Name      string   `key:"name" must:"true"`                     // for logs and answers
+	UID       int      `key:"uid" range:"0-4294967294" must:"true"` // the number of the user; must be said
+	MaySubmit []Scope  `key:"may_submit" must:"true"`               // at least one
+	Roles     []string `key:"roles"`                                // what static guards ask for, looked up anew each time
 }
 
 // Scope is what a principal may submit for.
 type Scope struct {
-	Tenant  string   `key:"tenant"`  // "*" = any
-	Subject string   `key:"subject"` // "*" = any
-	Tools   []string `key:"tools"`   // names; all tools unless said
+	Tenant  string   `key:"tenant" must:"true"`  // "*" = any
+	Subject string   `key:"subject" must:"true"` // "*" = any
+	Tools   []string `key:"tools"`               // names; all tools unless said
 }
 
 // Default is what an empty file would come to: every default, no tools, and

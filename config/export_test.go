@@ -1,6 +1,12 @@
 package config
 
-import "testing"
+import (
+	"flag"
+	"testing"
+)
+
+// Update has the golden files, the reference and the schema written.
+var Update = flag.Bool("update", false, "write the golden files, the reference and the schema")
 
 // OfferAll has every key of the format offered while a test runs: what is wrong in
 // one must be told as it will be.

@@ -25,6 +25,16 @@ const keyDelimiter = "\x00"
 //
 // The error is a *Problems when the content is wrong, else the error of reading.
 func Load(path string, env []string) (*Config, error) {
+	data, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, env)
+}
+
+// Read reads a file as Load does: of one that is too large, just so much that Parse
+// will refuse it.
+func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
@@ -34,29 +44,35 @@ func Load(path string, env []string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
-	return Parse(path, data, env)
+	return data, nil
 }
 
 // Parse is Load for content that was already read; name stands for the file in
 // the problems. The error is always a *Problems.
 func Parse(name string, data []byte, env []string) (*Config, error) {
+	c, _, err := parse(name, data, env)
+	return c, err
+}
+
+// parse also returns where everything was said.
+func parse(name string, data []byte, env []string) (*Config, *report, error) {
 	r := newReport(name)
 	root := r.document(data)
 	usable := root != nil && r.value(root, reflect.TypeFor[Config](), "", "")
 	overrides := r.environment(env)
 	if !usable || r.full() {
-		return nil, problemsOf(r.problems)
+		return nil, nil, problemsOf(r.problems)
 	}
 	c, err := decode(root, overrides)
 	if err != nil {
 		r.refuse("", "a file that cannot be decoded: "+clip(err.Error()), "the keys and types of the reference")
-		return nil, problemsOf(r.problems)
+		return nil, nil, problemsOf(r.problems)
 	}
 	r.config(c)
 	if err := problemsOf(r.problems); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, nil
+	return c, r, nil
 }
 
 // decode puts what is said over the defaults: the file, then the environment.

@@ -13,7 +13,7 @@ import (
 // In a Config every field is resolved: what the file did not say is filled from
 // retry, worker and the defaults.
 type Tool struct {
-	Name          string        `key:"name"`                                             // 1 to 255 bytes, compared byte for byte; outbox. is kept for built-in tools
+	Name          string        `key:"name" must:"true"`                                 // 1 to 255 bytes, compared byte for byte; outbox. is kept for built-in tools
 	Effect        string        `key:"effect" words:"idempotent queryable opaque local"` // what the downstream allows when an answer was lost; opaque unless said, local with sql
 	WireKey       string        `key:"wire_key" words:"scope raw"`                       // scope: the downstream's key is a hash of tenant, subject, tool and key; raw: the caller's as it is; scope unless said
 	HTTP          *HTTP         `key:"http"`                                             // this, exec or sql in a file; none for a handler in Go
@@ -50,41 +50,41 @@ type Retry struct {
 
 // HTTP is a downstream, or the place where one is asked, behind a URL.
 type HTTP struct {
-	URL      string        `key:"url" secret:"true"`       // http or https; a query's holds {key} or {ref}
-	Method   string        `key:"method"`                  // POST or PUT, of a query GET; POST unless said
-	Timeout  time.Duration `key:"timeout" range:"1ms-24h"` // another place to say the timeout of what it belongs to
-	Headers  []Header      `key:"headers"`                 // sent with every request
-	Sign     *Sign         `key:"sign"`                    // not signed unless said
-	CAFile   string        `key:"ca_file"`                 // path of PEM certificates to trust instead of the system's; https only
-	CertFile string        `key:"cert_file"`               // path of the client's certificate; with key_file
-	KeyFile  string        `key:"key_file"`                // path of the client's private key; with cert_file
-	Proxy    string        `key:"proxy" secret:"true"`     // URL: http, https or socks5; none unless said
+	URL      string        `key:"url" secret:"true" must:"true"` // http or https; a query's holds {key} or {ref}
+	Method   string        `key:"method"`                        // POST or PUT, of a query GET; POST unless said
+	Timeout  time.Duration `key:"timeout" range:"1ms-24h"`       // another place to say the timeout of what it belongs to
+	Headers  []Header      `key:"headers"`                       // sent with every request
+	Sign     *Sign         `key:"sign"`                          // not signed unless said
+	CAFile   string        `key:"ca_file"`                       // path of PEM certificates to trust instead of the system's; https only
+	CertFile string        `key:"cert_file"`                     // path of the client's certificate; with key_file
+	KeyFile  string        `key:"key_file"`                      // path of the client's private key; with cert_file
+	Proxy    string        `key:"proxy" secret:"true"`           // URL: http, https or socks5; none unless said
 }
 
 // Header is sent with every request. Either value or value_file is said.
 type Header struct {
-	Name      string `key:"name"`
+	Name      string `key:"name" must:"true"`
 	Value     string `key:"value" secret:"true"`
 	ValueFile string `key:"value_file"` // path of a file that holds the value
 }
 
 // Exec is a downstream, or the way to ask one, that is a program.
 type Exec struct {
-	Argv     []string      `key:"argv" secret:"true"`      // the program and its arguments; no shell
-	Timeout  time.Duration `key:"timeout" range:"1ms-24h"` // another place to say the timeout of what it belongs to
-	Rejected []int         `key:"rejected" range:"1-255"`  // exit codes: it was refused, nothing was done
-	TryAgain []int         `key:"try_again" range:"1-255"` // exit codes: nothing was done, try again; 75 unless said
-	Dir      string        `key:"dir"`                     // working directory; the daemon's unless said
-	Env      []EnvVar      `key:"env"`                     // all that the program gets beside OUTBOX_*
-	User     string        `key:"user"`                    // name of the user that it runs as, with that user's groups; the daemon's unless said
-	Umask    *fs.FileMode  `key:"umask"`                   // a quoted octal string; the daemon's unless said
-	Nice     int           `key:"nice" range:"0-19"`       // how far it stands back for other processes
+	Argv     []string      `key:"argv" secret:"true" must:"true"` // the program and its arguments; no shell
+	Timeout  time.Duration `key:"timeout" range:"1ms-24h"`        // another place to say the timeout of what it belongs to
+	Rejected []int         `key:"rejected" range:"1-255"`         // exit codes: it was refused, nothing was done
+	TryAgain []int         `key:"try_again" range:"1-255"`        // exit codes: nothing was done, try again; 75 unless said
+	Dir      string        `key:"dir"`                            // working directory; the daemon's unless said
+	Env      []EnvVar      `key:"env"`                            // all that the program gets beside OUTBOX_*
+	User     string        `key:"user"`                           // name of the user that it runs as, with that user's groups; the daemon's unless said
+	Umask    *fs.FileMode  `key:"umask"`                          // a quoted octal string; the daemon's unless said
+	Nice     int           `key:"nice" range:"0-19"`              // how far it stands back for other processes
 }
 
 // EnvVar is an environment variable of a program. In the file it is a mapping
 // of name and value, or the bare name.
 type EnvVar struct {
-	Name  string `key:"name"`
+	Name  string `key:"name" must:"true"`
 	Value string `key:"value" secret:"true"` // the daemon's own value unless said
 }
 

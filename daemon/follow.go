@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -74,7 +73,7 @@ func (d *daemon) fileText() []byte {
 	if d.o.File == "" {
 		return nil
 	}
-	text, err := os.ReadFile(d.o.File)
+	text, err := config.Read(d.o.File)
 	if err != nil {
 		return nil
 	}

@@ -116,7 +116,7 @@ func (a *app) configCommand() *cobra.Command {
 		Short: "Tell every problem of the config (exit 78), or that there is none (exit 0)",
 		Args:  cobra.NoArgs,
 		RunE:  a.does(a.checkConfig),
-	}, a.reloadCommand())
+	}, a.configShowCommand(), a.configSchemaCommand(), a.reloadCommand())
 	return c
 }
 
