@@ -13,7 +13,7 @@ import (
 // later are the keys of the format that this version knows and does not offer.
 // A word of a key stands there as key=word.
 var later = []string{
-	"providers", "hook", "principals[].roles",
+	"providers", "principals[].roles",
 	"tools[].guards", "tools[].approval",
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
@@ -70,6 +71,8 @@ type daemon struct {
 	api     *api.API
 
 	retention atomic.Pointer[config.Retention] // of the present config
+	hook      atomic.Pointer[hook.Hook]        // of the present config
+	fullSince time.Time                        // when the disk was first found full; zero: it is not
 
 	asked  chan chan reloaded // reloads that are waited for
 	looks  chan look          // the config file has come to rest
@@ -119,6 +122,7 @@ func start(ctx context.Context, cfg *config.Config, o Options, log *zap.Logger) 
 		return d, err
 	}
 	d.close = closeWork
+	d.hook.Store(work.Hook)
 	warnOfTools(log, cfg.Principals, work)
 	if err := d.untilSpace(ctx, func() error { return d.open(ctx) }); err != nil {
 		return d, err
@@ -211,6 +215,7 @@ func (d *daemon) build(work *poller.Work) {
 
 // check is asked at every pass: what is open must still be what the paths name.
 func (d *daemon) check() error {
+	d.noteSpace()
 	if err := d.ledger.Check(); err != nil || !d.cfg.Worker.Exclusive {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
@@ -91,6 +92,7 @@ func (d *daemon) localWork() (*poller.Work, error) {
 		work, closeWork, err := assemble(d.cfg, d.o.Tools)
 		if err == nil {
 			d.close = closeWork
+			d.hook.Store(work.Hook)
 		}
 		return work, err
 	}
@@ -98,5 +100,7 @@ func (d *daemon) localWork() (*poller.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &poller.Work{Registry: registry}, nil
+	told := hook.New(registry, d.cfg.Hook)
+	d.hook.Store(told)
+	return &poller.Work{Registry: registry, Hook: told}, nil
 }

@@ -121,6 +121,7 @@ func (d *daemon) apply(ctx context.Context, cfg *config.Config) (restart []strin
 	}
 	d.api.Swap(access(cfg))
 	d.retention.Store(&cfg.Retention)
+	d.hook.Store(work.Hook)
 	d.close()
 	d.close, d.present = closeWork, cfg
 	tools := zap.Int("tools", len(cfg.Tools)+len(d.o.Tools))

@@ -8,6 +8,7 @@ import (
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/poller"
 	"github.com/outboxd/outboxd/projection"
 )
@@ -96,7 +97,7 @@ func assemble(cfg *config.Config, own []Tool) (w *poller.Work, done func(), err 
 		pairs.close()
 		return nil, nil, fmt.Errorf("build handlers: %w", err)
 	}
-	return &poller.Work{Registry: registry, Handlers: pairs}, pairs.close, nil
+	return &poller.Work{Registry: registry, Handlers: pairs, Hook: hook.New(registry, cfg.Hook)}, pairs.close, nil
 }
 
 // pairs are the handlers by tool.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -39,21 +40,25 @@ func (p *Poller) breaker(c claim, bad bool, code string) {
 	}
 	switch {
 	case c.probe && !bad:
-		p.setBreaker(c, time.Time{})
+		p.setBreaker(c, time.Time{}, "")
 		p.log.Info("breaker closed", zap.String("tool", c.tool.Name))
 	case c.probe, bad && p.failures.many(c.tool.Name, b.Failures, b.Window):
 		until := p.l.Now().Add(b.Cooldown)
-		p.setBreaker(c, until)
+		p.setBreaker(c, until, code)
 		p.log.Warn("breaker open: the destination fails again and again",
 			zap.String("tool", c.tool.Name), zap.String("code", code), zap.Time("until", until))
 	}
 }
 
-// setBreaker is written until the file takes it, as an outcome is.
-func (p *Poller) setBreaker(c claim, until time.Time) {
+// setBreaker is written until the file takes it, as an outcome is. A probe that fails
+// tells nobody anything new.
+func (p *Poller) setBreaker(c claim, until time.Time, code string) {
 	err := p.persist(c.held, func(tx *ledger.Tx) error {
-		_, err := tx.Exec(`UPDATE outbox_tool SET breaker_until = ? WHERE tool_name = ?`, until, c.tool.Name)
-		return err
+		n, err := tx.Exec(`UPDATE outbox_tool SET breaker_until = ? WHERE tool_name = ?`, until, c.tool.Name)
+		if err != nil || n == 0 || until.IsZero() || c.probe {
+			return err
+		}
+		return p.Work().Hook.Tool(tx, hook.Breaker, c.tool.Name, code)
 	})
 	if err != nil {
 		p.log.Error("breaker not set", zap.String("tool", c.tool.Name), zap.Error(err))

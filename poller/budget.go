@@ -18,7 +18,7 @@ func (p *Poller) unproven(c claim) {
 	p.log.Error("tool paused: too many unknown outcomes at once", zap.String("tool", c.tool.Name),
 		zap.Int("unknown", b.Count), zap.Duration("per", b.Per))
 	reason := fmt.Sprintf("unknown_budget: more than %d in %s", b.Count, b.Per)
-	err := p.persist(c.held, func(tx *ledger.Tx) error { return pause(tx, c.tool.Name, reason) })
+	err := p.persist(c.held, func(tx *ledger.Tx) error { return p.pause(tx, c.tool.Name, reason) })
 	if err != nil {
 		p.log.Error("tool not paused", zap.String("tool", c.tool.Name), zap.Error(err))
 	}

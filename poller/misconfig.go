@@ -37,7 +37,7 @@ func (p *Poller) misconfigured(c claim, o handler.Outcome) {
 	p.log.Error("tool paused: one entry after the other fails in the same way",
 		zap.String("tool", c.tool.Name), zap.String("code", o.Code))
 	// As an outcome it is written until the file takes it.
-	err := p.persist(c.held, func(tx *ledger.Tx) error { return pause(tx, c.tool.Name, "misconfigured: "+o.Code) })
+	err := p.persist(c.held, func(tx *ledger.Tx) error { return p.pause(tx, c.tool.Name, "misconfigured: "+o.Code) })
 	if err != nil {
 		p.log.Error("tool not paused", zap.String("tool", c.tool.Name), zap.Error(err))
 	}

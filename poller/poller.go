@@ -21,6 +21,7 @@ import (
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
 )
@@ -30,6 +31,7 @@ import (
 type Work struct {
 	Registry *contract.Registry
 	Handlers map[string]handler.Pair // by tool; every tool of Registry has one
+	Hook     *hook.Hook              // is told of pauses and open breakers; nil: nobody is
 }
 
 // Observer is told what happens, for metrics. Its methods must not block.

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/ledger"
 )
@@ -110,14 +111,17 @@ func (p *Poller) Tools(ctx context.Context) ([]ToolStatus, error) {
 // Pause stops claiming for a tool until Resume, also over restarts. What runs
 // goes on. Pausing a paused tool keeps the first reason.
 func (p *Poller) Pause(ctx context.Context, tool, reason string) error {
-	return p.control(ctx, tool, func(tx *ledger.Tx) error { return pause(tx, tool, reason) })
+	return p.control(ctx, tool, func(tx *ledger.Tx) error { return p.pause(tx, tool, reason) })
 }
 
-func pause(tx *ledger.Tx, tool, reason string) error {
-	_, err := tx.Exec(`INSERT INTO outbox_tool (tool_name, paused, pause_reason, paused_at) VALUES (?1, 1, ?2, ?3)
+func (p *Poller) pause(tx *ledger.Tx, tool, reason string) error {
+	n, err := tx.Exec(`INSERT INTO outbox_tool (tool_name, paused, pause_reason, paused_at) VALUES (?1, 1, ?2, ?3)
 		ON CONFLICT (tool_name) DO UPDATE SET paused = 1, pause_reason = excluded.pause_reason, paused_at = excluded.paused_at
 		WHERE paused = 0`, tool, reason, tx.Now())
-	return err
+	if err != nil || n == 0 {
+		return err
+	}
+	return p.Work().Hook.Tool(tx, hook.Paused, tool, reason)
 }
 
 // Resume lets a paused tool go on. The time in which it was paused does not age

@@ -12,7 +12,7 @@ import (
 // order is the whole of the module from top to bottom: a package imports only
 // what stands below it. A package that is not here has no place yet.
 var order = []string{
-	"cmd", "daemon", "api", "audit", "projection", "poller", "intake", "deadletter", "lease", "guard",
+	"cmd", "daemon", "api", "audit", "projection", "poller", "hook", "intake", "deadletter", "lease", "guard",
 	"handler", "contract", "entry", "ledger", "fencing", "backoff", "config", "systemd", "chaos/point",
 }
 
