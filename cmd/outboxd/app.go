@@ -61,7 +61,7 @@ JSON line on stderr says why), 3 a drain was cut off, 78 the config is wrong.`,
 	f.StringVarP(&a.flags.output, "output", "o", "", "`table|json` (default table on a terminal, else json)")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour, as with NO_COLOR in the environment")
 	root.AddCommand(a.runCommand(), a.demoCommand(), a.submitCommand(), a.statusCommand(), a.reconcileCommand(), a.cancelCommand(), a.listCommand(), a.deadCommand(), a.backoffCommand(),
-		a.refusedCommand(), a.toolCommand(), a.sessionCommand(), a.auditCommand(), a.configCommand(), a.dbCommand(), a.versionCommand())
+		a.refusedCommand(), a.toolCommand(), a.sessionCommand(), a.auditCommand(), a.chaosCommand(), a.configCommand(), a.dbCommand(), a.versionCommand())
 	return root
 }
 
