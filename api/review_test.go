@@ -374,3 +374,19 @@ func TestDetailSaysWhyAnOperationDoesNotRun(t *testing.T) {
 		t.Errorf("delivered: got %+v, %v, want nothing", d.Waits, err)
 	}
 }
+
+func TestNothingIsReviewedInAHold(t *testing.T) {
+	w := newWorld(t, script{})
+	dead, pending := w.place(opaque, "order-17", "dead"), w.place(opaque, "order-18", "pending")
+	ledgertest.Write(t, w.ledger, func(tx *ledger.Tx) error { return tx.Hold(0) })
+	_, err := w.decide("retry", dead)
+	wants(t, "retry", err, 503, "HELD")
+	_, err = w.decide("discard", dead)
+	wants(t, "discard", err, 503, "HELD")
+	_, err = w.client.Review(context.Background(), api.Review{Action: "discard", Reason: "x", Filter: &api.ReviewFilter{}})
+	wants(t, "bulk", err, 503, "HELD")
+	d, err := w.client.Detail(context.Background(), pending)
+	if err != nil || len(d.Waits) == 0 || d.Waits[0].Code != "database_held" {
+		t.Errorf("detail: got %+v, %v, want database_held first", d.Waits, err)
+	}
+}

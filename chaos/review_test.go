@@ -118,8 +118,8 @@ func (w *world) reviewed(want int, args ...string) (r api.ReviewResult) {
 
 // TestReviewOfManyDeadLetters: dead letters of one tool are grouped, counted and
 // brought back, by a command that is cut short by a kill of the daemon and given
-// again. Each of them begins one new round. Meanwhile normal operations of the same
-// tool keep their latency, and no transaction of the application waits for long.
+// again. Each of them begins one new round. Meanwhile normal operations keep their
+// latency, and no transaction of the application waits for long.
 func TestReviewOfManyDeadLetters(t *testing.T) {
 	letters, first, pace := 1500, 100, "300"
 	if full {

@@ -25,6 +25,7 @@ const (
 	WhyInProgress    = "in_progress"
 	WhyAsked         = "being_asked"
 	WhyNoDaemon      = "no_daemon"
+	WhyRestored      = "database_held"
 	WhyNotConfigured = "tool_not_configured"
 	WhyPaused        = "tool_paused"
 	WhyBreaker       = "breaker_open"
@@ -86,6 +87,13 @@ func (p *Poller) delays(v *ledger.View, d entry.Due) (list []Why, err error) {
 	stand := p.stand.Load()
 	tool, configured := p.Work().Registry.Lookup(d.Tool)
 	row := rows[d.Tool]
+	var held bool
+	if err := v.One(`SELECT restored_at IS NOT NULL FROM outbox_meta WHERE id = 1`).Scan(&held); err != nil {
+		return nil, err
+	}
+	if held {
+		say(WhyRestored, "the database was put back from an older copy: nothing is sent or asked until `outboxd db release`", time.Time{})
+	}
 	if stand == nil {
 		say(WhyNoDaemon, "no daemon works on this file, or it has only just started", time.Time{})
 	}
