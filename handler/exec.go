@@ -94,6 +94,12 @@ func (g *program) Execute(ctx context.Context, c Call) Outcome {
 	if end.unsent != "" {
 		return Outcome{Observed: NotSent, Code: end.unsent, Excerpt: end.note, Answered: true}
 	}
+	return g.outcome(end, c)
+}
+
+// outcome reads the end of a program that ran: its last line decides, else its
+// exit status.
+func (g *program) outcome(end ending, c Call) Outcome {
 	said, word := end.word()
 	out := Outcome{Code: end.code(), Answered: end.over}
 	switch word {
