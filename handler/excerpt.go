@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ type redactor struct{ secrets *strings.Replacer }
 
 func newRedactor(secrets []string) redactor {
 	var pairs []string
+	secrets = slices.Clone(secrets) // other attempts sort them too
 	sort.Slice(secrets, func(i, j int) bool { return len(secrets[i]) > len(secrets[j]) })
 	for _, s := range secrets {
 		if len(s) >= shortSecret {

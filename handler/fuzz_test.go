@@ -135,9 +135,11 @@ func read(text []byte) (status int, whole bool) {
 			return 0, false
 		}
 		if res.StatusCode/100 == 1 && res.StatusCode != http.StatusSwitchingProtocols {
+			_ = res.Body.Close()
 			continue
 		}
 		_, err = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
 		return res.StatusCode, err == nil
 	}
 }

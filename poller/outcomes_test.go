@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/outboxd/outboxd/config"
-	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/ledgertest"
-	"github.com/outboxd/outboxd/poller"
 )
 
 var update = flag.Bool("update", false, "write docs/outcomes.md from what was observed")
@@ -101,29 +99,7 @@ func (b *bench) add(name string, effect entry.Effect, hangs bool, change ...func
 
 // settle has each tool make one attempt, and waits until all are settled.
 func (b *bench) settle() {
-	t := b.t
-	registry, err := contract.NewRegistry(b.tools)
-	if err != nil {
-		t.Fatal(err)
-	}
-	work := &poller.Work{Registry: registry, Handlers: map[string]handler.Pair{}}
-	for _, c := range b.tools {
-		pair, err := handler.Build(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pair.Close)
-		r := &recorder{Handler: pair.Handler, Asker: pair.Asker}
-		b.recorders[c.Name] = r
-		if pair.Handler = r; pair.Asker != nil {
-			pair.Asker = r
-		}
-		work.Handlers[c.Name] = pair
-	}
-	b.world = open(t, options{concurrency: 32})
-	if err := b.poller.Swap(context.Background(), work); err != nil {
-		t.Fatal(err)
-	}
+	b.open()
 	b.began = time.Now()
 	for _, c := range b.tools {
 		b.ids[c.Name] = b.accept(c.Name, "order-17")
