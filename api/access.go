@@ -6,6 +6,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/contract"
+	"github.com/outboxd/outboxd/guard"
 )
 
 // Access says who may do what: operators everything, principals what lies within
@@ -18,6 +20,7 @@ type Access struct {
 // grant is what one uid may submit, and therefore see.
 type grant struct {
 	scopes []config.Scope
+	list   []config.Principal
 	filter string // the scopes for statements, as filterOf has them
 }
 
@@ -27,13 +30,14 @@ func NewAccess(operators config.Operators, principals []config.Principal) *Acces
 	for _, p := range principals {
 		g := a.principals[p.UID]
 		g.scopes = append(slices.Clip(g.scopes), p.MaySubmit...)
+		g.list = append(slices.Clip(g.list), p)
 		g.filter = filterOf(g.scopes)
 		a.principals[p.UID] = g
 	}
 	return a
 }
 
-const anyone = "*" // any tenant, or any subject
+const anyone = guard.Anyone
 
 // filterOf is a row of tenant, subject and tool for each tool of each scope; an
 // empty tool is any.
@@ -62,9 +66,13 @@ func (a *Access) operator(p peer) bool {
 // covers reports whether the peer may submit for this tenant, subject and tool,
 // and therefore see it.
 func (a *Access) covers(p peer, tenant, subject, tool string) bool {
-	return a.operator(p) || slices.ContainsFunc(a.principals[p.UID].scopes, func(s config.Scope) bool {
-		return (s.Tenant == anyone || s.Tenant == tenant) && (s.Subject == anyone || s.Subject == subject) &&
-			(len(s.Tools) == 0 || slices.Contains(s.Tools, tool))
+	return a.operator(p) || a.submits(p, tenant, subject, tool)
+}
+
+// submits is covers for what the peer may submit itself, operator or not.
+func (a *Access) submits(p peer, tenant, subject, tool string) bool {
+	return slices.ContainsFunc(a.principals[p.UID].scopes, func(s config.Scope) bool {
+		return guard.Covers(s, contract.Scope{Tenant: tenant, Subject: subject, Tool: tool})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
 )
 
@@ -24,6 +25,10 @@ type Answer struct {
 	DueAt          time.Time      `json:"due_at,omitzero"`   // UTC; zero: nobody's turn
 	Parent         string         `json:"parent,omitzero"`   // status_ref of the operation that it follows from
 	Children       []string       `json:"children,omitzero"` // status_refs of what follows from it, up to 100
+
+	// Package binds the result to the request, the call and the contract; only with a
+	// result. outboxd verify recomputes it.
+	Package *contract.Package `json:"package,omitzero"`
 }
 
 // The gates: may the caller go on as if it had been done, or taken over.

@@ -128,7 +128,10 @@ func compare(t *testing.T, what string, want, got api.Answer) {
 	if got.DueAt.IsZero() == due {
 		t.Errorf("%s of %s: due at %s", what, want.IdempotencyKey, got.DueAt)
 	}
-	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(api.Answer{}, "DueAt")); d != "" {
+	if p := got.Package; (p != nil) != (got.Status == "succeeded") || p != nil && (len(p.Verify()) > 0 || string(p.Result) != string(got.Result) || p.StatusRef != got.StatusRef) {
+		t.Errorf("%s of %s: package %+v does not fit the answer", what, got.IdempotencyKey, p)
+	}
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(api.Answer{}, "DueAt", "Package")); d != "" {
 		t.Errorf("%s of %s (-want +got):\n%s", what, want.IdempotencyKey, d)
 	}
 }

@@ -77,6 +77,7 @@ func New(d Deps) *API {
 	s := &API{d: d, mux: http.NewServeMux(), limits: usual(), scans: newPlaces(2), audits: newPlaces(1), cares: newPlaces(1)}
 	s.access.Store(d.Access)
 	s.route("POST /v1/operations", s.counted(s.submit))
+	s.route("POST /v1/dispatch", s.dispatch)
 	s.route("GET /v1/operations", s.list)
 	s.route("GET /v1/operations/{ref}", s.status)
 	s.route("GET /v1/operations/{ref}/attempts", s.attempts)
@@ -89,6 +90,7 @@ func New(d Deps) *API {
 	s.route("GET /v1/tools/{name}/backoff", operators(s.backoff))
 	s.route("POST /v1/tools/{name}/simulate", operators(s.simulate))
 	s.sessionRoutes()
+	s.route("POST /v1/operations/{ref}/approve", s.approve)
 	s.route("GET /v1/refused", operators(s.refused))
 	s.route("GET /v1/tools", operators(s.tools))
 	s.route("POST /v1/tools/{name}/pause", operators(s.pause))

@@ -19,15 +19,15 @@ const MaxBody = 256 << 10
 
 // Case is the body of a submit.
 type Case struct {
-	Principal      *Principal     `json:"principal,omitzero"` // nil: the only one that the caller may submit for
-	Call           CaseCall       `json:"call"`
-	IdempotencyKey string         `json:"idempotency_key"`
-	Origin         *Origin        `json:"origin,omitzero"`
-	Approval       jsontext.Value `json:"approval,omitzero"` // refused: not available in this version
-	NotBefore      time.Time      `json:"not_before,omitzero"`
-	Session        string         `json:"session,omitzero"`
-	Turn           int64          `json:"turn,omitzero"`
-	Traceparent    string         `json:"traceparent,omitzero"`
+	Principal      *Principal `json:"principal,omitzero"` // nil: the only one that the caller may submit for
+	Call           CaseCall   `json:"call"`
+	IdempotencyKey string     `json:"idempotency_key"`
+	Origin         *Origin    `json:"origin,omitzero"`
+	Approval       *Approval  `json:"approval,omitzero"` // of an operator; nil: the operation waits where its tool wants one
+	NotBefore      time.Time  `json:"not_before,omitzero"`
+	Session        string     `json:"session,omitzero"`
+	Turn           int64      `json:"turn,omitzero"`
+	Traceparent    string     `json:"traceparent,omitzero"`
 }
 
 // received is a case as it came in. What is given as zero is not absent.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/ledger"
 )
@@ -35,7 +36,7 @@ func (s *API) list(c *call) (reply, error) {
 	}
 	q := pageQuery{Filter: f, scopes: c.access.filter(c.peer)}
 	if f.After != "" {
-		op, err := s.find(c, f.After)
+		op, err := s.findIf(c, f.After, s.reaches)
 		if err != nil {
 			return reply{}, err
 		}
@@ -49,7 +50,11 @@ func (s *API) list(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("list operations: %w", err)
 	}
-	return ok(pageOf(rows, f.Limit))
+	p := pageOf(rows, f.Limit)
+	p.Operations = slices.DeleteFunc(p.Operations, func(i Item) bool {
+		return !s.sees(c, contract.Scope{Tenant: i.Tenant, Subject: i.Subject, Tool: i.Tool, Key: i.IdempotencyKey})
+	})
+	return ok(p)
 }
 
 // pageOf cuts the rows, of which there is one too many where there is a next page.

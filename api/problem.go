@@ -65,6 +65,8 @@ var kinds = map[string]struct {
 	"SESSION_EXISTS":         {http.StatusConflict, Block, "a session of this name exists or existed: no name comes twice"},
 	"TURN_MOVED":             {http.StatusConflict, Block, ""},
 	"AUTHORIZATION_DENIED":   {http.StatusForbidden, Block, "your uid may not do this"},
+	"NOT_WAITING":            {http.StatusConflict, Block, "the operation does not wait for an approval: it never did, somebody was first, or its deadline has passed"},
+	"PRECONDITION_FAILED":    {http.StatusPreconditionFailed, Block, "the tool's guards say that it makes no sense now; nothing was done"},
 	"KEY_REQUIRED":           {http.StatusUnprocessableEntity, "", "an idempotency key is required"},
 	"INPUT_INVALID":          {http.StatusUnprocessableEntity, "", "the request is not valid"},
 	"TOOL_UNKNOWN":           {http.StatusUnprocessableEntity, "", "no such tool is configured"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
 )
@@ -28,6 +29,7 @@ type operation struct {
 	how             entry.How
 	parent          string
 	children        []string
+	sealed          *contract.Package // of a delivered one
 }
 
 // answer is the operation as its state's verdict has it.
@@ -39,12 +41,15 @@ func (op operation) answer(v verdict) Answer {
 	}
 	switch op.state {
 	case entry.Delivered:
-		a.Delivery, a.Result = "local_replay", op.result
+		a.Delivery, a.Result, a.Package = "local_replay", op.result, op.sealed
 		if op.result == nil {
 			a.Result = []byte("null")
 		}
 	case entry.Dead, entry.Unknown, entry.Waiting, entry.Discarded:
 		a.Reason = op.reason
+		if op.state == entry.Waiting && op.reason == "" {
+			a.Reason = "approval_required"
+		}
 	}
 	return a
 }
@@ -71,7 +76,7 @@ func (op operation) settled() bool {
 }
 
 const statusSQL = `SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_name, o.idempotency_key,
-	e.state, e.due_at, e.attempts, e.reason, r.result, r.result_sha256, r.how, o.parent,
+	e.state, e.due_at, e.attempts, e.reason, r.result, r.how, o.parent,
 	(SELECT group_concat(status_ref) FROM (SELECT status_ref FROM outbox_operation WHERE parent = o.status_ref ORDER BY id LIMIT 100))
 	FROM outbox_operation AS o JOIN outbox_entry AS e ON e.operation_id = o.id
 	LEFT JOIN outbox_receipt AS r ON r.operation_id = o.id
@@ -79,47 +84,40 @@ const statusSQL = `SELECT o.id, o.status_ref, o.tenant_id, o.subject_id, o.tool_
 
 // find reads the operation of the path, or of ref, if the caller may see it. What
 // is not there and what is not the caller's are one answer.
-func (s *API) find(c *call, ref string) (op operation, err error) {
+func (s *API) find(c *call, ref string) (operation, error) { return s.findIf(c, ref, s.sees) }
+
+func (s *API) findIf(c *call, ref string, may func(*call, contract.Scope) bool) (op operation, err error) {
 	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
-	var sum []byte
 	var children string
 	err = s.d.Ledger.Read(ctx, func(v *ledger.View) error {
-		return v.One(statusSQL, ref).Scan(&op.id, &op.ref, &op.tenant, &op.subject, &op.tool, &op.key,
-			&op.state, &op.dueAt, &op.attempts, &op.reason, &op.result, &sum, &op.how, &op.parent, &children)
+		err := v.One(statusSQL, ref).Scan(&op.id, &op.ref, &op.tenant, &op.subject, &op.tool, &op.key,
+			&op.state, &op.dueAt, &op.attempts, &op.reason, &op.result, &op.how, &op.parent, &children)
+		if err != nil {
+			return err
+		}
+		return op.seal(v)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return op, problem("NOT_FOUND")
 	case err != nil:
 		return op, fmt.Errorf("read operation: %w", err)
-	case !s.access.Load().covers(c.peer, op.tenant, op.subject, op.tool):
+	case !may(c, contract.Scope{Tenant: op.tenant, Subject: op.subject, Tool: op.tool, Key: op.key}):
 		return op, problem("NOT_FOUND")
 	}
 	if children != "" {
 		op.children = strings.Split(children, ",")
 	}
-	return op, op.intact(sum)
-}
-
-// intact compares a stored result with its digest before it is shown.
-func (op operation) intact(sum []byte) error {
-	if op.state != entry.Delivered {
-		return nil
-	}
-	digest := contract.ResultDigest(op.result)
-	if string(sum) != string(digest[:]) || (op.result != nil && !contract.IsCanonical(op.result)) {
-		return errAltered
-	}
-	return nil
+	return op, op.intact()
 }
 
 // MaxWait is how long a caller may wait for an operation to settle.
 const MaxWait = time.Hour
 
 // wait is the query's wait; zero: answer at once.
-func (c *call) wait() (time.Duration, error) {
-	q, err := c.query("wait")
+func (c *call) wait(beside ...string) (time.Duration, error) {
+	q, err := c.query(append(beside, "wait")...)
 	if err != nil || q.Get("wait") == "" {
 		return 0, err
 	}
@@ -187,6 +185,9 @@ func (s *API) reconcile(c *call) (reply, error) {
 		return reply{}, err
 	}
 	if op.state == entry.Unknown {
+		if err := s.mayAsk(c, op); err != nil {
+			return reply{}, err
+		}
 		if err := s.question(c, op); err != nil {
 			return reply{}, err
 		}
@@ -210,6 +211,9 @@ func (s *API) question(c *call, op operation) error {
 	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
 	err := s.d.Poller.Reconcile(ctx, op.id)
+	if _, refused := errors.AsType[*guard.Refusal](err); refused {
+		return refusedBy(err)
+	}
 	if errors.Is(err, poller.ErrNoQuery) || errors.Is(err, entry.ErrStale) || errors.Is(err, entry.ErrNotFound) {
 		return nil
 	}

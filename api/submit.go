@@ -17,26 +17,18 @@ func (s *API) submit(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	var got received
-	if err := c.body(&got); err != nil {
-		return reply{}, err
-	}
-	body, err := got.asCase()
+	request, err := c.caseOf()
 	if err != nil {
 		return reply{}, err
 	}
-	request, err := c.request(body)
-	if err != nil {
-		return reply{}, err
-	}
-	a, at, err := s.accept(c.Context(), request)
+	a, at, err := s.accept(c, request)
 	if err != nil {
 		return reply{}, err
 	}
 	if a.New {
 		s.d.Poller.Wake()
 	}
-	if a.New && wait == 0 {
+	if a.New && wait == 0 && a.State == entry.Pending {
 		return submitted(operation{
 			ref: a.StatusRef, tool: request.Scope.Tool, key: request.Scope.Key, state: a.State, dueAt: at,
 		}, true)
@@ -74,6 +66,19 @@ func submitted(op operation, fresh bool) (reply, error) {
 	return reply{v.http, a}, nil
 }
 
+// caseOf reads a case from the body.
+func (c *call) caseOf() (r intake.Request, err error) {
+	var got received
+	if err := c.body(&got); err != nil {
+		return r, err
+	}
+	body, err := got.asCase()
+	if err != nil {
+		return r, err
+	}
+	return c.request(body)
+}
+
 // request is what the case asks for, within what the caller may ask for.
 func (c *call) request(b *Case) (r intake.Request, err error) {
 	who := b.Principal
@@ -92,9 +97,6 @@ func (c *call) request(b *Case) (r intake.Request, err error) {
 	if !c.access.covers(c.peer, who.Tenant, who.Subject, b.Call.Tool) {
 		return r, problem("AUTHORIZATION_DENIED")
 	}
-	if b.Approval != nil {
-		return r, invalid(InputError{"approval", "is given", "nothing: approvals are not available in this version"})
-	}
 	r = intake.Request{
 		Scope:     contract.Scope{Tenant: who.Tenant, Subject: who.Subject, Tool: b.Call.Tool, Key: b.IdempotencyKey},
 		Arguments: b.Call.Arguments, NotBefore: b.NotBefore, Session: b.Session, Turn: b.Turn, Trace: b.Traceparent,
@@ -102,7 +104,8 @@ func (c *call) request(b *Case) (r intake.Request, err error) {
 	if o := b.Origin; o != nil {
 		r.Origin = contract.Origin(*o)
 	}
-	return r, nil
+	r.Approval, err = c.approval(b)
+	return r, err
 }
 
 // names are looked at before it is asked whether the caller may use them.
@@ -114,13 +117,20 @@ func names(p *Principal) error {
 }
 
 // accept returns once the operation is durable. at is when a new one is due.
-func (s *API) accept(ctx context.Context, r intake.Request) (a intake.Accepted, at time.Time, err error) {
+func (s *API) accept(c *call, r intake.Request) (a intake.Accepted, at time.Time, err error) {
 	p, err := intake.Prepare(s.d.Poller.Work().Registry, r)
 	if err != nil {
 		return a, at, refusal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.limits.accept)
+	op := p.Operation()
+	if err := s.permit(c, &op); err != nil {
+		return a, at, err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
 	defer cancel()
+	if err := s.still(c, &op); err != nil {
+		return a, at, err
+	}
 	err = s.d.Ledger.Write(ctx, func(tx *ledger.Tx) (err error) {
 		a, err = p.Accept(tx)
 		at = tx.Now()

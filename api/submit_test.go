@@ -82,7 +82,7 @@ func TestBodiesAreStrictJSON(t *testing.T) {
 		{"turn 0 without a session", strings.Replace(caseText(opaque, "a"), `{"principal"`, `{"turn":0,"principal"`, 1), "turn", "out of range"},
 		{"two values", `{} {}`, "", ""},
 		{"cut off", `{"call":`, "call", "ends too early"},
-		{"approval", strings.Replace(caseText(opaque, "a"), `{"principal"`, `{"approval":{},"principal"`, 1), "approval", "is given"},
+		{"approval", strings.Replace(caseText(opaque, "a"), `{"principal"`, `{"approval":{},"principal"`, 1), "approval/approval_id", "is absent"},
 	} {
 		status, p := w.post(c.body)
 		if status != 422 || p.Code != "INPUT_INVALID" || len(p.Errors) == 0 {

@@ -29,6 +29,9 @@ func (p *page) run() error {
 	for _, op := range p.ops {
 		p.one(op)
 	}
+	if err := p.approvals(); err != nil {
+		return err
+	}
 	return p.attempts()
 }
 

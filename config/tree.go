@@ -13,8 +13,7 @@ import (
 // later are the keys of the format that this version knows and does not offer.
 // A word of a key stands there as key=word.
 var later = []string{
-	"providers", "principals[].roles",
-	"tools[].guards", "tools[].approval",
+	"providers",
 }
 
 // offered reports whether this version takes the key (or key=word) at the path.

@@ -26,7 +26,7 @@ type Tool struct {
 	Rate        Rate
 	Input       *Schema       // of the arguments; nil: anything
 	Output      *Schema       // of the result; nil: anything
-	Approval    Approval      // whether a person has to agree
+	Approval    ApprovalRule  // whether a person has to agree
 	GuardTime   time.Duration // what the guards may take in all
 
 	Breaker       Breaker
@@ -48,11 +48,14 @@ type Budget struct {
 	Per   time.Duration
 }
 
-// Approval is the rule of a tool about a person's word.
-type Approval struct {
+// ApprovalRule is the rule of a tool about a person's word.
+type ApprovalRule struct {
 	Mode         ApprovalMode
 	ExpiresAfter time.Duration // how long one is waited for, and how long it then holds; 0: for ever
 }
+
+// Needed reports whether an operation waits for an approval.
+func (r ApprovalRule) Needed() bool { return r.Mode == ApprovalRequired || r.Mode == ApprovalAtEffect }
 
 // ApprovalMode says when a person has to have agreed.
 type ApprovalMode string
@@ -148,7 +151,7 @@ func newTool(t config.Tool) (*Tool, error) {
 		Name: t.Name, Effect: entry.Effect(t.Effect), Wire: WireMode(t.WireKey), Revisions: revisions,
 		Retry: retry(t.Retry), KeyWindow: t.KeyWindow, Timeout: t.Timeout, Concurrency: t.Concurrency,
 		Rate: Rate(t.Rate), Breaker: Breaker(t.Breaker), UnknownBudget: Budget(t.UnknownBudget),
-		Input: input, Output: output, Approval: Approval{approvalMode(t), t.Approval.ExpiresAfter}, GuardTime: guardTime(t),
+		Input: input, Output: output, Approval: ApprovalRule{approvalMode(t), t.Approval.ExpiresAfter}, GuardTime: guardTime(t),
 	}
 	if t.Query != nil {
 		tool.Query = &QueryRule{Timeout: t.Query.Timeout, NotBefore: t.Query.NotBefore}

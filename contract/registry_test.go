@@ -55,7 +55,7 @@ func derived(kind, covers string) string {
 
 func TestRegistryKeepsWhatTheConfigSays(t *testing.T) {
 	want := &contract.Tool{
-		Approval: contract.Approval{Mode: contract.ApprovalNone},
+		Approval: contract.ApprovalRule{Mode: contract.ApprovalNone},
 		Name:     "refund_order", Effect: entry.Queryable, Wire: contract.WireScope,
 		Revisions: contract.Revisions{
 			Input:    "in-1",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxd/outboxd/api"
 	"github.com/outboxd/outboxd/config"
+	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/lease"
 	"github.com/outboxd/outboxd/ledger"
@@ -96,11 +97,15 @@ func (d *daemon) localWork() (*poller.Work, error) {
 		}
 		return work, err
 	}
-	registry, _, err := register(d.cfg, d.o.Tools)
+	registry, tools, err := register(d.cfg, d.o.Tools)
+	if err != nil {
+		return nil, err
+	}
+	guards, err := guardsOf(tools, d.o.Tools, true)
 	if err != nil {
 		return nil, err
 	}
 	told := hook.New(registry, d.cfg.Hook)
 	d.hook.Store(told)
-	return &poller.Work{Registry: registry, Hook: told}, nil
+	return &poller.Work{Registry: registry, Hook: told, Guards: guards, Roles: guard.Configured(d.cfg.Principals)}, nil
 }

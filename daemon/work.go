@@ -7,6 +7,7 @@ import (
 	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/poller"
@@ -22,6 +23,7 @@ type Tool struct {
 	Handler handler.Handler
 	Local   handler.Local // of a tool whose Config.Effect is local, in the place of Handler
 	Asker   handler.Asker // nil: Config.Query is asked; without one the tool cannot be
+	Guards  []guard.Own   // asked after those of Config
 }
 
 // What a Tool can lack or have twice.
@@ -97,7 +99,43 @@ func assemble(cfg *config.Config, own []Tool) (w *poller.Work, done func(), err 
 		pairs.close()
 		return nil, nil, fmt.Errorf("build handlers: %w", err)
 	}
-	return &poller.Work{Registry: registry, Handlers: pairs, Hook: hook.New(registry, cfg.Hook)}, pairs.close, nil
+	guards, err := guardsOf(tools, own, false)
+	if err != nil {
+		pairs.close()
+		return nil, nil, err
+	}
+	w = &poller.Work{Registry: registry, Handlers: pairs, Hook: hook.New(registry, cfg.Hook), Guards: guards, Roles: guard.Configured(cfg.Principals)}
+	return w, func() { pairs.close(); guards.close() }, nil
+}
+
+// guards are the guards by tool; a tool without any has none.
+type guards map[string]*guard.Set
+
+// guardsOf makes the guards of each tool, the last of which are own.
+func guardsOf(tools []config.Tool, own []Tool, staticOnly bool) (guards, error) {
+	all := guards{}
+	first := len(tools) - len(own)
+	for i, t := range tools {
+		var brought []guard.Own
+		if i >= first {
+			brought = own[i-first].Guards
+		}
+		set, err := guard.Build(t, brought, staticOnly)
+		if err != nil {
+			all.close()
+			return nil, err
+		}
+		if set != nil {
+			all[t.Name] = set
+		}
+	}
+	return all, nil
+}
+
+func (g guards) close() {
+	for _, set := range g {
+		set.Close()
+	}
 }
 
 // pairs are the handlers by tool.

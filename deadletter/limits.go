@@ -24,6 +24,7 @@ const (
 	NoQuery           = "no_query"           // it may have, and the tool cannot be asked
 	Abandoned         = "abandoned"          // it still runs: a function that did not end at its time limit
 	OutputInvalid     = "output_invalid"     // the downstream did it, and its answer breaks the output schema
+	ApprovalRefused   = "approval_refused"   // a person refused it
 	Conflict          = "conflict"           // the key stands for something else downstream
 )
 

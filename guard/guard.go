@@ -3,8 +3,9 @@
 // refusal has no effect downstream.
 //
 // It checks that the stored request is the one that was accepted and that the
-// tool still means what it meant then. Who may do it, and whether it still makes
-// sense, are questions that a tool's config does not ask in this version.
+// tool still means what it meant then; and it asks the tool's guards who may do it
+// now, and whether it still makes sense. Roles are looked up each time and never
+// stored.
 package guard
 
 import (

@@ -15,7 +15,7 @@ import (
 type Accepted struct {
 	ID        int64
 	StatusRef string
-	State     entry.State // of a new one Pending
+	State     entry.State // of a new one Pending, or Waiting for an approval
 	New       bool        // false: a repetition, and nothing was changed
 }
 
@@ -55,11 +55,17 @@ func (p *Prepared) Accept(tx *ledger.Tx) (Accepted, error) {
 	if err := p.inSession(tx); err != nil {
 		return Accepted{}, err
 	}
-	begin := entry.Begin{Due: later(tx.Now(), p.op.NotBefore), Excused: excused}
+	begin, state, err := p.begin(tx, excused)
+	if err != nil {
+		return Accepted{}, err
+	}
+	if err := p.used(tx, id); err != nil {
+		return Accepted{}, err
+	}
 	if err := entry.Open(tx, id, p.op.Scope.Tool, begin); err != nil {
 		return Accepted{}, err
 	}
-	return Accepted{ID: id, StatusRef: p.op.StatusRef, State: entry.Pending, New: true}, nil
+	return Accepted{ID: id, StatusRef: p.op.StatusRef, State: state, New: true}, nil
 }
 
 // lookSQL finds nothing in outbox_tool for a tool without a past.

@@ -13,7 +13,7 @@
 //
 // Whether the caller may name this tenant and subject is decided above. When an
 // operation runs is left to poller. It owns outbox_operation, outbox_tombstone,
-// outbox_intake and outbox_refused.
+// outbox_intake, outbox_refused and outbox_approval.
 package intake
 
 import (
@@ -33,6 +33,10 @@ type Request struct {
 	Turn      int64     // of Session, from 1; 0: none
 	Trace     string    // W3C traceparent, empty: none
 	Parent    string    // status_ref of the operation that it follows from; empty for whoever asks from outside
+
+	// Approval under which it is accepted, of a tool that wants one; nil: it waits
+	// for one.
+	Approval *contract.Approval
 }
 
 // The codes of a request that is not accepted (docs/reference/api.md).

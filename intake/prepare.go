@@ -14,10 +14,16 @@ import (
 type Prepared struct {
 	op   contract.Operation // without ID and AcceptedAt
 	args []any              // of insertSQL, without accepted_at
+
+	rule     contract.ApprovalRule
+	approval *contract.Approval // that came with the request
 }
 
 // Scope is the identity that the operation will have, or has.
 func (p *Prepared) Scope() contract.Scope { return p.op.Scope }
+
+// Operation is what would be stored, without ID and AcceptedAt.
+func (p *Prepared) Operation() contract.Operation { return p.op }
 
 // Prepare checks a request against the tools of reg and computes its canonical
 // form, digests, wire key and status_ref. It reads nothing but reg. The error is
@@ -31,6 +37,11 @@ func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 	c.session(r.Session, r.Turn)
 	c.trace(r.Trace)
 	c.parent(r.Scope.Tool, r.Parent)
+	if r.Approval != nil {
+		given := *r.Approval
+		r.Approval = &given
+		c.approval(tool, &r)
+	}
 	if err := c.invalid(); err != nil {
 		return nil, err
 	}
@@ -44,7 +55,7 @@ func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 		Effect:     tool.Effect, WireKey: contract.WireKey(tool.Wire, r.Scope), Revisions: tool.Revisions, Original: tool.Revisions,
 		Origin: r.Origin, NotBefore: notBefore, Session: r.Session, Turn: r.Turn, Trace: r.Trace, Parent: r.Parent,
 	}}
-	p.args = row(&p.op)
+	p.args, p.rule, p.approval = row(&p.op), tool.Approval, r.Approval
 	return p, nil
 }
 

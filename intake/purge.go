@@ -147,6 +147,9 @@ func (p purge) operations(tx *ledger.Tx, ids []int64) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("encode operations: %w", err)
 	}
+	if err := forgetApprovals(tx, gone); err != nil {
+		return 0, err
+	}
 	if err := deadletter.Forget(tx, gone); err != nil {
 		return 0, err
 	}

@@ -48,7 +48,11 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 		p.undo(c)
 		return
 	}
-	if err := guard.Check(c.op, c.tool); err != nil {
+	if err := p.allowed(ctx, c); err != nil {
+		if ctx.Err() != nil || p.outdated(c, err) {
+			p.undo(c) // the guards were not heard out, or not those of today
+			return
+		}
 		p.o.Observer.Attempt(c.tool.Name, string(entry.Blocked), 0)
 		p.settle(c, refused(err))
 		return
@@ -99,7 +103,7 @@ func (p *Poller) unmarked(ctx context.Context, c claim, err error) {
 // from the mark, however long the process stood still in between.
 func (p *Poller) send(ctx context.Context, c claim) {
 	end := time.Now().Add(c.tool.Timeout)
-	if last := c.since.Add(c.tool.Timeout + commitSlack); last.Before(end) {
+	if last := c.since.Add(c.tool.Timeout + commitSlack + c.tool.GuardTime); last.Before(end) {
 		end = last
 	}
 	limited, cancel := context.WithDeadline(ctx, end)
@@ -189,6 +193,11 @@ func (p *Poller) observed(cut bool, out handler.Outcome) observation {
 }
 
 func refused(err error) observation {
+	if errors.Is(err, errReapprove) {
+		o := observation{event: entry.Reapproval}
+		o.Observed, o.Code, o.Answered = handler.NotSent, "reapproval_required", true
+		return o
+	}
 	o := observation{event: entry.GuardRefuses, why: "guard_failed"}
 	o.Observed, o.Code, o.Answered = handler.NotSent, o.why, true
 	var r *guard.Refusal

@@ -21,6 +21,7 @@ type local struct {
 	pair handler.Pair
 
 	out  handler.Outcome
+	no   error // of a guard that is asked in the transaction
 	to   entry.State
 	void error // of the effect that destroyed the transaction
 }
@@ -57,7 +58,7 @@ func (a *local) settle(tx *ledger.Tx) error {
 		a.void = err
 		return err
 	}
-	if a.out.Observed == handler.Succeeded {
+	if err == nil && a.out.Observed == handler.Succeeded {
 		a.to = entry.Delivered
 		return a.p.succeed(tx, a.c, receipt(a.c.op, a.out.Result, a.out.Reference), a.out.FollowUps)
 	}
@@ -65,7 +66,11 @@ func (a *local) settle(tx *ledger.Tx) error {
 	if err != nil {
 		return err
 	}
-	a.to, err = j.settle(tx, observation{Outcome: a.out})
+	o := observation{Outcome: a.out}
+	if a.no != nil {
+		o = refused(a.no)
+	}
+	a.to, err = j.settle(tx, o)
 	return err
 }
 
@@ -75,7 +80,13 @@ func (a *local) effect(tx *ledger.Tx) error {
 	if a.pair.BuiltIn != nil {
 		return tx.Try(func() error { return a.observed(a.pair.BuiltIn(tx, c)) })
 	}
-	return tx.Effect(a.c.tool.Timeout, func(e *ledger.Effect) error { return a.observed(a.pair.Local.Apply(e, c)) })
+	return tx.Effect(a.c.tool.Timeout, func(e *ledger.Effect) error {
+		if a.no = a.c.work.Guards[a.c.tool.Name].Inside(e, request(a.c, "")); a.no != nil {
+			a.out = refused(a.no).Outcome
+			return errUndo
+		}
+		return a.observed(a.pair.Local.Apply(e, c))
+	})
 }
 
 func (a *local) observed(out handler.Outcome) error {

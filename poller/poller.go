@@ -20,6 +20,7 @@ import (
 
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/hook"
 	"github.com/outboxd/outboxd/lease"
@@ -32,6 +33,8 @@ type Work struct {
 	Registry *contract.Registry
 	Handlers map[string]handler.Pair // by tool; every tool of Registry has one
 	Hook     *hook.Hook              // is told of pauses and open breakers; nil: nobody is
+	Guards   map[string]*guard.Set   // by tool; one without guards has none
+	Roles    guard.Roles             // for guards; nil: nobody has any
 }
 
 // Observer is told what happens, for metrics. Its methods must not block.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outboxd/outboxd/deadletter"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/handler"
 	"github.com/outboxd/outboxd/ledger"
 )
@@ -17,6 +18,14 @@ func (p *Poller) question(ctx context.Context, c claim) {
 	asker := c.work.Handlers[c.tool.Name].Asker
 	if p.stopping.Load() || asker == nil {
 		p.unasked(c)
+		return
+	}
+	if err := guard.Check(c.op, c.tool); err != nil {
+		if p.outdated(c, err) {
+			p.unasked(c)
+			return
+		}
+		p.unaskable(c, err)
 		return
 	}
 	limit := c.tool.Timeout
@@ -56,6 +65,16 @@ func (p *Poller) ask(ctx context.Context, a handler.Asker, c claim) (ans handler
 		p.complain(c, ans.Code, ans.Err)
 	}()
 	return a.Ask(ctx, request(c, handler.Query))
+}
+
+// unaskable: the row is not what was accepted, or the tool means something else by
+// now, and may be asked elsewhere, where "not applied" is no proof. A person decides.
+func (p *Poller) unaskable(c claim, err error) {
+	o := refused(err)
+	ev := entry.Evidence{Kind: entry.Query, Phase: "asked", Class: string(handler.NoAnswer), Code: o.Code, Excerpt: o.Excerpt}
+	p.settleQuestion(c, ev, func(tx *ledger.Tx) (entry.State, error) {
+		return c.held.StillUnknown(tx, entry.StillUnknown{Event: entry.NoAnswer, Reason: o.why, Evidence: ev})
+	})
 }
 
 // unasked gives a question back that was not put, or not heard out.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/entry"
+	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/ledger"
 )
@@ -21,7 +22,8 @@ var ErrNoQuery = errors.New("tool has no status query")
 // the answer is recorded. Of one tool it asks as many at a time as the tool's
 // concurrency allows. It answers ErrNoQuery where the tool cannot be asked and
 // entry.ErrStale where there is nothing to ask, somebody is asking, or Run is
-// ending. ctx bounds the time until the question is put.
+// ending, and a *guard.Refusal where the row is not what was accepted or the tool
+// means something else by now. ctx bounds the time until the question is put.
 func (p *Poller) Reconcile(ctx context.Context, id int64) error {
 	work, leave, err := p.enlist(ctx)
 	if err != nil {
@@ -165,5 +167,5 @@ func (c *claim) askable() error {
 		return ErrNoQuery
 	}
 	c.tool = tool
-	return nil
+	return guard.Check(c.op, tool)
 }

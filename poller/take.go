@@ -78,7 +78,7 @@ func (f *finder) load(tx *ledger.Tx, ids []int64) (map[int64]*contract.Operation
 }
 
 func (f *finder) claim(tx *ledger.Tx, c candidate, op *contract.Operation, token int64) (entry.Held, error) {
-	l := entry.Lease{Token: token, Until: f.p.keeper.Until(tx.Now()), Over: over(tx.Now(), c.tool)}
+	l := entry.Lease{Token: token, Until: f.p.keeper.Until(tx.Now()), Over: over(tx.Now(), c.tool).Add(c.tool.GuardTime)}
 	if c.due.State == entry.Unknown {
 		return entry.Question(tx, c.due, l, false)
 	}

@@ -34,6 +34,8 @@ func (p *Poller) judge(tx *ledger.Tx, c claim) (judge, error) {
 // elsewhere: it needs a receipt.
 func (j judge) settle(tx *ledger.Tx, o observation) (entry.State, error) {
 	switch {
+	case o.event == entry.Reapproval:
+		return j.held.Reapprove(tx, !j.due.UnprovenSince.IsZero(), j.evidence(o))
 	case o.event == entry.GuardRefuses:
 		return j.nothing(tx, entry.GuardRefuses, o, o.why)
 	case o.Observed == handler.Rejected:
@@ -122,7 +124,7 @@ func (j judge) seed() uint64 { return backoff.Seed(j.held.ID, j.held.Attempt) }
 
 func (j judge) evidence(o observation) entry.Evidence {
 	kind := entry.Outcome
-	if o.event == entry.GuardRefuses {
+	if o.event == entry.GuardRefuses || o.event == entry.Reapproval {
 		kind = entry.Blocked
 	}
 	return entry.Evidence{Kind: kind, Phase: string(j.held.State), Class: string(o.Observed), Code: o.Code, Excerpt: o.Excerpt}

@@ -54,6 +54,8 @@ JSON line on stderr says why), 3 a drain was cut off, 78 the config is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: a.parent,
 	}
+	root.AddCommand(a.dispatchCommand(), a.approveCommand(), a.verifyCommand())
+
 	f := root.PersistentFlags()
 	f.StringVar(&a.flags.config, "config", "", "config `FILE` (default /etc/outboxd/outboxd.yaml, else ./outboxd.yaml)")
 	f.StringVar(&a.flags.db, "db", "", "database `FILE`, in the place of the config's")

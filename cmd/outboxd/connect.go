@@ -21,10 +21,11 @@ import (
 type access int
 
 const (
-	looks    access = iota // reads, and the file exists
-	controls               // writes, and the file exists
-	sends                  // may call a handler, and the file exists
-	submits                // writes, and may create the file
+	looks      access = iota // reads, and the file exists
+	controls                 // writes, and the file exists
+	sends                    // may call a handler, and the file exists
+	submits                  // writes, and may create the file
+	dispatches               // may call a handler, and may create the file
 )
 
 // link is a way to the API: a daemon's socket, or the file opened here.
@@ -95,7 +96,7 @@ func (a *app) reach(ctx context.Context, cfg *config.Config, how access) (*link,
 	if st, err := os.Stat(filepath.Dir(cfg.Database.Path)); gone(err) || (err == nil && !st.IsDir()) {
 		return nil, errNoDirectory
 	}
-	o := daemon.Options{Create: how == submits, ReadOnly: how == looks, Sends: how == sends, Version: version()}
+	o := daemon.Options{Create: how == submits || how == dispatches, ReadOnly: how == looks, Sends: how == sends || how == dispatches, Version: version()}
 	c, end, err := daemon.Local(ctx, cfg, o, zap.NewNop())
 	if err != nil {
 		return nil, err
