@@ -43,7 +43,7 @@ func TestExampleIsCompleteAndLoads(t *testing.T) {
 	base := config.Default()
 	base.Database.Path, base.Listen.Socket = "/var/lib/outboxd/outbox.db", "/run/outboxd/outboxd.sock"
 	base.Operators.GIDs = []int{}
-	base.Principals, base.Tools = c.Principals, c.Tools
+	base.Principals, base.Providers, base.Tools = c.Principals, c.Providers, c.Tools
 	if diff := cmp.Diff(base, *c); diff != "" {
 		t.Errorf("example differs from the defaults that it states (-default +example):\n%s", diff)
 	}

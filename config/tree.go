@@ -12,9 +12,7 @@ import (
 
 // later are the keys of the format that this version knows and does not offer.
 // A word of a key stands there as key=word.
-var later = []string{
-	"providers",
-}
+var later = []string{}
 
 // offered reports whether this version takes the key (or key=word) at the path.
 func offered(path string) bool {

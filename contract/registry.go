@@ -96,6 +96,8 @@ type Rate struct {
 type Registry struct {
 	tools map[string]*Tool
 	names []string
+
+	providers []config.Provider
 }
 
 // NewRegistry makes the registry of resolved tools (of a config.Config, or

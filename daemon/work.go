@@ -85,7 +85,7 @@ func register(cfg *config.Config, own []Tool) (r *contract.Registry, tools []con
 	if r, err = contract.NewRegistry(tools); err != nil {
 		return nil, nil, fmt.Errorf("register tools: %w", err)
 	}
-	return r, tools, nil
+	return r.WithProviders(cfg.Providers), tools, nil
 }
 
 // assemble is register with the handlers. done ends what they keep open.

@@ -32,7 +32,7 @@ func Prepare(reg *contract.Registry, r Request) (*Prepared, error) {
 	var c checks
 	tool := c.scope(reg, r.Scope)
 	canonical := c.arguments(tool, r.Arguments)
-	c.origin(r.Origin)
+	c.origin(reg, r.Origin)
 	notBefore := c.notBefore(r.NotBefore)
 	c.session(r.Session, r.Turn)
 	c.trace(r.Trace)
@@ -130,7 +130,10 @@ func (c *checks) arguments(tool *contract.Tool, raw []byte) []byte {
 	return canonical
 }
 
-func (c *checks) origin(o contract.Origin) {
+func (c *checks) origin(reg *contract.Registry, o contract.Origin) {
+	if !reg.KnowsOrigin(o) {
+		c.refuse("provider", "names no registered profile, with api_family and adapter_revision", "one of the configured providers")
+	}
 	for _, f := range originFields(&o) {
 		if *f.value != "" {
 			c.add("", contract.CheckName(f.name, *f.value))

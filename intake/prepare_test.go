@@ -206,3 +206,23 @@ func TestPrepareRefusesWhatTheSchemaDoesNotTake(t *testing.T) {
 		t.Errorf("got %v, want the paths and no value", err)
 	}
 }
+
+func TestPrepareRefusesAnOriginOfNoRegisteredProfile(t *testing.T) {
+	reg := registry(t).WithProviders([]config.Provider{{Provider: "p", APIFamily: "f", AdapterRevision: "1"}})
+	for _, c := range []struct {
+		origin contract.Origin
+		ok     bool
+	}{
+		{contract.Origin{}, true},
+		{contract.Origin{Provider: "p", APIFamily: "f", AdapterRevision: "1", CallID: "c"}, true},
+		{contract.Origin{Provider: "p", APIFamily: "f", AdapterRevision: "2"}, false},
+		{contract.Origin{Provider: "p", APIFamily: "g", AdapterRevision: "1"}, false},
+		{contract.Origin{Provider: "q", APIFamily: "f", AdapterRevision: "1"}, false},
+		{contract.Origin{CallID: "c"}, false},
+	} {
+		_, err := intake.Prepare(reg, lamp("k", func(r *intake.Request) { r.Origin = c.origin }))
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: got %v, want accepted %v", c.origin, err, c.ok)
+		}
+	}
+}

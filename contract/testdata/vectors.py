@@ -124,6 +124,30 @@ def binding(v):
     return digest("outboxd.binding.v1", v["members"]).hex()
 
 
+def approval(v):
+    return digest("outboxd.approval.v1", v["members"]).hex()
+
+
+def package(v):
+    """The digests of a package, joined; a package is whole where they are its own."""
+    p = json.loads(v["package"], object_pairs_hook=members, parse_int=number, parse_float=number, parse_constant=constant)
+    r, origin, accepted = p["revisions"], p["origin"], p["accepted_revisions"]
+    req = digest("outboxd.request.v1", {
+        "tenant": p["tenant_id"], "subject": p["subject_id"], "tool": p["tool_name"], "arguments": p["arguments"],
+        "input_revision": accepted["input"], "output_revision": accepted["output"],
+        "effect_revision": accepted["effect"]}).hex()
+    res = digest("outboxd.result.v1", p["result"]).hex()
+    bound = dict(origin)
+    bound.update({name + "_revision": r[name] for name in r})
+    bound.update({
+        "status_ref": p["status_ref"], "tenant": p["tenant_id"], "subject": p["subject_id"], "tool": p["tool_name"],
+        "idempotency_key": p["idempotency_key"], "request_sha256": req, "result_sha256": res,
+        "reference": p["reference"]})
+    own = p["format"] == "outboxd.package.v1" and [req, res, digest("outboxd.binding.v1", bound).hex()] == [
+        p["request_sha256"], p["result_sha256"], p["call_binding_sha256"]]
+    return "whole" if own else "other"
+
+
 def wire_key(v):
     scope = {"tenant": v["tenant"], "subject": v["subject"], "tool": v["tool"], "idempotency_key": v["idempotency_key"]}
     return base64.urlsafe_b64encode(digest("outboxd.wire-key.v1", scope)).rstrip(b"=").decode()
@@ -139,6 +163,7 @@ def revision(v):
 
 
 EXPECTED = {"request": (request, "sha256"), "result": (result, "sha256"), "binding": (binding, "sha256"),
+            "approval": (approval, "sha256"), "package": (package, "verdict"),
             "wire_key": (wire_key, "wire_key"), "revision": (revision, "revision")}
 
 
