@@ -17,6 +17,7 @@ func (c *check) operation() {
 	c.names()
 	effects := []entry.Effect{entry.Idempotent, entry.Queryable, entry.Local, entry.Opaque}
 	c.demand(slices.Contains(effects, op.Effect), OperationInvalid, "unknown effect class")
+	c.demand(c.effectFits(), DigestMismatch, "effect is another one than its revision was derived from")
 	c.demand(op.WireKey == contract.WireKey(contract.WireScope, op.Scope) || c.rawKey(), DigestMismatch, "wire_key")
 	c.demand(c.canonical(op.Arguments), OperationInvalid, "arguments are not canonical JSON")
 	c.demand(contract.RequestDigest(op.Scope, op.Arguments, op.Original) == op.RequestSum, DigestMismatch, "request_sha256")
@@ -65,6 +66,23 @@ func (c *check) revisions(r *contract.Revisions) {
 			c.find(OperationInvalid, err.Error())
 		}
 	}
+}
+
+// derived are the effect revisions that no config declares, by class.
+var derived = func() map[string]entry.Effect {
+	m := map[string]entry.Effect{}
+	for _, e := range []entry.Effect{entry.Idempotent, entry.Queryable, entry.Local, entry.Opaque} {
+		for _, w := range []contract.WireMode{contract.WireScope, contract.WireRaw} {
+			m[contract.EffectRevision(string(e), string(w))] = e
+		}
+	}
+	return m
+}()
+
+// effectFits: where the revision was derived, it says which class it was derived from.
+func (c *check) effectFits() bool {
+	effect, known := derived[c.op.Original.Effect]
+	return !known || effect == c.op.Effect
 }
 
 // rawKey: the tool said wire_key: raw when the operation was accepted.

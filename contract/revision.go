@@ -136,6 +136,15 @@ func handlerTarget(t config.Tool) (any, error) {
 	return target(t.HTTP, t.Exec, http.MethodPost)
 }
 
+// EffectRevision is the one that is derived for an effect class and a wire key mode.
+func EffectRevision(effect, wire string) string {
+	r, err := revision("effect", "", effectBody{effect, wire})
+	if err != nil {
+		return "" // two words: they always are JSON
+	}
+	return r
+}
+
 // policy is what has to agree before an effect. How long a guard may take and how
 // long an approval lasts are tuning.
 func policy(t config.Tool) (policyBody, error) {

@@ -13,8 +13,11 @@ const guaranteesPage = "docs/guarantees.md"
 var testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
 
 // guarantees finds the tests that the page of promises names and nobody wrote.
-func guarantees(fsys fs.FS) ([]string, error) {
-	page, err := fs.ReadFile(fsys, guaranteesPage)
+func guarantees(fsys fs.FS) ([]string, error) { return named(fsys, guaranteesPage) }
+
+// named finds the tests that a page names and nobody wrote.
+func named(fsys fs.FS, path string) ([]string, error) {
+	page, err := fs.ReadFile(fsys, path)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +39,7 @@ func guarantees(fsys fs.FS) ([]string, error) {
 	var found []string
 	for _, name := range testName.FindAllString(string(page), -1) {
 		if !written[name] {
-			found = append(found, fmt.Sprintf("%s names %s, which is no test", guaranteesPage, name))
+			found = append(found, fmt.Sprintf("%s names %s, which is no test", path, name))
 		}
 	}
 	return found, nil
