@@ -24,7 +24,7 @@ const (
 // is the identity of the execution and not of the business intent. args are
 // canonical; the names passed CheckName (invalid UTF-8 counts as U+FFFD).
 func RequestDigest(s Scope, args []byte, r Revisions) [32]byte {
-	b := make([]byte, 0, 1024)
+	b := make([]byte, 0, len(args)+1024)
 	b = append(b, tagRequest+`{"arguments":`...)
 	b = append(b, args...)
 	b = member(b, `,"effect_revision":`, r.Effect)
@@ -41,7 +41,7 @@ func ResultDigest(result []byte) [32]byte {
 	if len(result) == 0 {
 		result = []byte("null")
 	}
-	b := make([]byte, 0, 1024)
+	b := make([]byte, 0, len(tagResult)+len(result))
 	b = append(b, tagResult...)
 	return sha256.Sum256(append(b, result...))
 }

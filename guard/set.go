@@ -179,14 +179,22 @@ func (s *Set) ask(ctx context.Context, q Question, which func(*bound) bool) erro
 		if !which(b) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, b.limit)
-		yes, err := b.ask(limited, q)
-		cancel()
+		yes, err := b.within(ctx, q)
 		if err := b.verdict(yes, err); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// within bounds what may take time.
+func (b *bound) within(ctx context.Context, q Question) (bool, error) {
+	if _, configured := q.Roles.(Configured); b.static != nil && configured {
+		return b.ask(ctx, q) // it asks nobody
+	}
+	limited, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	return b.ask(limited, q)
 }
 
 func (b *bound) ask(ctx context.Context, q Question) (yes bool, err error) {
