@@ -21,6 +21,9 @@ worker: {concurrency: 32, poll_interval: 100ms}
 lease:  {ttl: 1s, heartbeat: 100ms}
 retry:  {initial: 10ms, max: 100ms, max_attempts: 1000, max_lapses: 1000, max_queries: 1000}`
 
+// session is where some results go.
+const session = "conversation"
+
 // mixTools are what the operations of a mix are for, in turn.
 var mixTools = []string{"idem", "quer", "opaq", "reje", "slow", "quer"}
 
@@ -30,7 +33,7 @@ func (w *world) configureMix(more string) {
 	w.configure(mixSections+more,
 		w.http("idem", "idempotent", chaos.Mixed, "timeout: 2s"), w.http("quer", "queryable", chaos.Mixed, "timeout: 2s"),
 		w.http("opaq", "opaque", chaos.Mixed, "timeout: 2s"), w.http("reje", "opaque", chaos.Reject, "timeout: 2s"),
-		w.http("slow", "idempotent", "steady-250ms", "timeout: 2s"))
+		w.http("slow", "idempotent", "steady-250ms", "timeout: 2s"), w.shell("once", "idempotent", "exit 0", ""))
 }
 
 // feeder submits operations of the mix until it is stopped. Each is submitted
@@ -66,6 +69,9 @@ func (f *feeder) take(prefix string) *intent {
 	i := f.next
 	f.next++
 	in := &intent{tool: mixTools[i%len(mixTools)], key: fmt.Sprintf("%s-%d", prefix, i), arguments: fmt.Sprintf(`{"amount":%d}`, i)}
+	if prefix == "order" && in.tool == "idem" {
+		in.session = session
+	}
 	f.all = append(f.all, in)
 	return in
 }
@@ -212,7 +218,9 @@ func (w *world) verify(intents []intent, before map[string]fact) {
 		}
 	}
 	for ref, f := range before {
-		if facts[ref].state != f.state {
+		now, there := facts[ref]
+		purged := !there && f.tool == "once"
+		if now.state != f.state && !purged && (f.state != "dead" || now.state != "discarded") {
 			w.t.Errorf("%s was %s when the daemon died and is %s", f.key, f.state, facts[ref].state)
 		}
 	}
@@ -233,7 +241,7 @@ func (f fact) agrees(effects int) error {
 		return fmt.Errorf("%s with %d receipts", f.state, f.receipts)
 	case f.state == "dead" && (effects > 0 || f.tool != "reje"):
 		return fmt.Errorf("dead (%s) with %d effects", f.reason, effects)
-	case f.state == "dead", f.state == "unknown" && opaque && f.settled && f.reason != "":
+	case f.state == "dead", f.state == "discarded" && effects == 0 && f.tool == "reje", f.state == "unknown" && opaque && f.settled && f.reason != "":
 		return nil
 	}
 	return fmt.Errorf("%s (%q): that is no end", f.state, f.reason)

@@ -22,6 +22,7 @@ import (
 // intent is one operation of the storm and what became of it.
 type intent struct {
 	tool, key, arguments string
+	session              string // where its result goes; "": nowhere
 	ref                  string // once it was acknowledged
 	resent               int    // submits that were not answered
 }
@@ -120,8 +121,12 @@ func (p *progress) wait(t *testing.T, n int) {
 // insist submits with the same key until it is acknowledged, and once more now
 // and then: the reference must be the same.
 func (w *world) insist(in *intent) {
+	c := body(in.tool, in.key, in.arguments)
+	if in.session != "" {
+		c.Session, c.Turn = in.session, 1
+	}
 	for {
-		a, err := w.client.Submit(w.ctx, body(in.tool, in.key, in.arguments), 0)
+		a, err := w.client.Submit(w.ctx, c, 0)
 		if err == nil {
 			in.ref = a.StatusRef
 			return
