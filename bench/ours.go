@@ -159,10 +159,14 @@ func (e *engine) prepareMany(tool string, from, n int, notBefore time.Time) ([]*
 
 // work starts the loops of a daemon. The function returned ends them.
 func (e *engine) work(ctx context.Context, do handler.Func, settled func()) (stop func() error) {
+	return e.workWith(ctx, handler.Pair{Handler: do, Asker: never{}}, settled)
+}
+
+func (e *engine) workWith(ctx context.Context, pair handler.Pair, settled func()) (stop func() error) {
 	log := zap.NewNop()
 	ctx, cancel := context.WithCancel(ctx)
 	keeper := lease.NewKeeper(e.ledger, lease.Options{TTL: 30 * time.Second, Heartbeat: 10 * time.Second}, log)
-	work := &poller.Work{Registry: e.registry, Handlers: map[string]handler.Pair{"noop": {Handler: do, Asker: never{}}}}
+	work := &poller.Work{Registry: e.registry, Handlers: map[string]handler.Pair{"noop": pair}}
 	e.poller = poller.New(e.ledger, keeper, work, poller.Options{Concurrency: slots, PollInterval: time.Second,
 		TookOver: true, Check: e.ledger.Check, Observer: observer{settled}}, log)
 	var loops errgroup.Group

@@ -32,6 +32,8 @@ const (
 	drainIdempotent = "drain, idempotent"
 	drainQueryable  = "drain, queryable"
 	drainYardstickN = "drain, yardstick"
+	localN          = "local effects"
+	localSession    = "local effects, with a session"
 	drainMany       = "drain, with delivered rows"
 	drainFew        = "drain, without"
 	acceptN         = "accept"
@@ -66,6 +68,10 @@ func plan(n sizes) []group {
 			{Name: drainIdempotent, Measure: "drain", N: n.drain, Effect: "idempotent"},
 			{Name: drainYardstickN, Measure: "drain yardstick", N: n.drain},
 			{Name: drainQueryable, Measure: "drain", N: n.drain, Effect: "queryable"},
+		}},
+		{name: "local", specs: []spec{
+			{Name: localN, Measure: "local", N: n.drain},
+			{Name: localSession, Measure: "local", N: n.drain, Session: true},
 		}},
 		{name: "accept", specs: []spec{
 			{Name: acceptN, Measure: "accept", N: n.accept, Clients: 16, Effect: "idempotent"},
@@ -117,6 +123,10 @@ var figures = []figure{
 	{"– CPU for each", drainIdempotent, "cpu_us", "µs", drainYardstickN, nil},
 	{"drain, queryable, 64 slots", drainQueryable, "per_s", "/s", drainYardstickN, []need{{atLeast: 8_000}}},
 	{"– CPU for each", drainQueryable, "cpu_us", "µs", drainYardstickN, nil},
+	{"local effects, 64 slots", localN, "per_s", "/s", drainYardstickN, []need{{atLeast: 8_000}}},
+	{"– CPU for each", localN, "cpu_us", "µs", drainYardstickN, nil},
+	{"local effects that name a session, beside none", localSession, "per_s", "/s", localN, []need{{atLeast: .715, ratio: true}}},
+	{"– CPU for each", localSession, "cpu_us", "µs", localN, nil},
 	{"accept, 16 in the process", acceptN, "per_s", "/s", acceptYard, []need{{atLeast: 12_000}}},
 	{"– CPU for each", acceptN, "cpu_us", "µs", acceptYard, nil},
 	{"– a call, median", acceptN, "call_p50", "ms", acceptYard, nil},

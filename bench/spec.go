@@ -29,6 +29,7 @@ type spec struct {
 	Done    int           // delivered ones that are in the file before
 	Clients int           // at a time
 	Effect  string        // of the tool
+	Session bool          // each operation names a turn
 	Bytes   int           // of the arguments; 0: those of the yardstick
 	Window  time.Duration // how long an idle daemon is watched
 	Dir     string        // for files, on a real disk
@@ -40,7 +41,7 @@ type spec struct {
 type metrics map[string]float64
 
 var measures = map[string]func(context.Context, spec) (metrics, error){
-	"drain": drainOurs, "drain yardstick": drainYardstick,
+	"drain": drainOurs, "local": drainLocal, "drain yardstick": drainYardstick,
 	"accept": acceptOurs, "accept yardstick": acceptYardstick,
 	"latency": latencyOurs, "latency yardstick": latencyYardstick,
 	"socket": socket, "idle": idle, "memory": memory, "template": makeTemplates,
