@@ -48,5 +48,10 @@ var mutants = []mutant{
 	{"work is claimed in a hold", "poller/pass.go", "	case errors.Is(err, ledger.ErrHeld):\n		return nil", "	case errors.Is(err, ledger.ErrHeld):\n		break", "chaos TestARestoredFileIsHeldUntilItIsReleased"},
 	{"dead in an older copy stays dead", "entry/restored.go", "'sending', 'dead') OR", "'sending') OR", "chaos TestARestoredFileIsHeldUntilItIsReleased"},
 	{"a failing checkpoint is silent", "ledger/checkpoint.go", "k.l.fail(errors.Join(ErrCommitUnknown, err)) //", "_ = k.l //", "ledger TestAnErrorWhileTheLogIsCopiedAtTheStart"},
+	{"a late result is written all the same", "projection/decide.go", "if source == current && open {", "if source > 0 {", "projection TestTheSchedulesOfALateResult"},
+	{"a stopped turn is written", "projection/decide.go", "if source == current && open {", "if source == current {", "projection TestAStoppedTurnIsNotWrittenAlthoughItIsCurrent"},
+	{"an effect may write the outbox", "ledger/effect.go", "return !ours && !strings", "return ours || !strings", "ledger TestAnEffectDoesOnlyWhatItMay"},
+	{"an effect that failed is kept", "poller/local.go", "	return errUndo\n}\n\n// destroyed", "	return nil\n}\n\n// destroyed", "poller TestALocalFunctionReceivesTheTransaction"},
+	{"a local lapse leaves doubt", "entry/lapse.go", "IIF(op.effect = 'local', NULL, unproven_since), unproven_by = IIF(op.effect = 'local'", "IIF(op.effect = '', NULL, unproven_since), unproven_by = IIF(op.effect = ''", "poller TestALocalEffectOfACrashIsProducedOnce"},
 	{"half a migration", "ledger/migrate.go", "	if err := runMigration(c, version); err != nil {\n		return false, err\n	}\n	if", "	if err := runMigration(c, version); err != nil {\n		return false, err\n	}\n	if err := c.control(commit); err != nil {\n		return false, err\n	}\n	if err := c.control(begin); err != nil {\n		return false, err\n	}\n	if", "ledger TestUpgradeKilledAtAnyMoment"},
 }

@@ -46,14 +46,15 @@ func NewEnqueuer() (*Enqueuer, error) {
 }
 
 // event is what the built-in tool is asked to tell: the arguments of its operation.
+// In the order of its names, which is its canonical form.
 type event struct {
 	Operation string `json:"operation"` // status_ref
-	Session   string `json:"session"`
-	Turn      int64  `json:"turn"`
-	State     string `json:"state"`
 	Reason    string `json:"reason,omitzero"`
-	Round     int64  `json:"round"`
 	Result    string `json:"result_sha256,omitzero"` // in hexadecimal digits
+	Round     int64  `json:"round"`
+	Session   string `json:"session"`
+	State     string `json:"state"`
+	Turn      int64  `json:"turn"`
 }
 
 // id names the event: one end of one operation. It may be held unknown for several

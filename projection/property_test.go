@@ -22,7 +22,7 @@ import (
 
 // mutant says that this run is one of the tests against a source that was changed:
 // they do not start another one.
-const mutant = "OUTBOXD_MUTANT"
+const mutant = "OUTBOXD_UNGUARDED"
 
 // The unguarded behaviour exists only here, and the schedules find it.
 func TestTheSchedulesKillTheUnguardedMutant(t *testing.T) {
