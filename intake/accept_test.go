@@ -411,11 +411,12 @@ func TestAfterPages(t *testing.T) {
 func TestHotStatementsUseTheirIndexes(t *testing.T) {
 	l := ledgertest.Open(t)
 	for name, want := range map[string]string{
-		"intake": "USING INDEX outbox_intake_parked (parked=?)",
-		"look":   "USING PRIMARY KEY (tenant_id=? AND subject_id=? AND tool_name=? AND idempotency_key=?)",
-		"scope":  "tenant_id=? AND subject_id=? AND tool_name=? AND idempotency_key=?",
-		"ref":    "(status_ref=?)",
-		"load":   "USING INTEGER PRIMARY KEY (rowid=?)",
+		"intake":    "USING INDEX outbox_intake_parked (parked=?)",
+		"look":      "USING PRIMARY KEY (tenant_id=? AND subject_id=? AND tool_name=? AND idempotency_key=?)",
+		"childless": "INDEX outbox_operation_parent (parent=?)",
+		"scope":     "tenant_id=? AND subject_id=? AND tool_name=? AND idempotency_key=?",
+		"ref":       "(status_ref=?)",
+		"load":      "USING INTEGER PRIMARY KEY (rowid=?)",
 	} {
 		var plan strings.Builder
 		ledgertest.Read(t, l, func(v *ledger.View) error {

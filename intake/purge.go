@@ -33,7 +33,8 @@ const purgeBatch = 100
 
 // Purge removes what is older than the retention, in short transactions between
 // which everybody else writes. An operation goes with its entry, receipt, evidence
-// and reviews, and leaves its key in a tombstone. A row that the file does not let
+// and reviews, and leaves its key in a tombstone, once every follow-up of it has
+// ended too. A row that the file does not let
 // go (a foreign key of the application, a trigger) stays, is counted in Kept, and
 // stops no other. It may be cut short at any moment; what was removed counts.
 func Purge(ctx context.Context, l *ledger.Ledger, keep Retention) (sum Purged, err error) {
@@ -125,7 +126,36 @@ func (p purge) until() entry.Until {
 
 func (p purge) ended(v *ledger.View, at *cursor) (ids []int64, err error) {
 	ids, at.after, at.done, err = entry.OldestEnded(v, at.after, p.until(), p.now, purgeBatch)
-	return ids, err
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	return childless(v, ids)
+}
+
+// childlessSQL leaves out what a follow-up came of that has not ended itself.
+const childlessSQL = `SELECT o.id FROM outbox_operation o WHERE o.id IN (SELECT value FROM json_each(?))
+	AND NOT EXISTS (SELECT 1 FROM outbox_operation c JOIN outbox_entry e ON e.operation_id = c.id
+		WHERE c.parent = o.status_ref AND e.state <> 'delivered' AND e.state <> 'discarded')
+	ORDER BY o.id`
+
+// childless are those of the operations to which nothing live refers. Follow-ups
+// come with the end of their parent, and what has ended stays so: none is added
+// between this look and the purge.
+func childless(v *ledger.View, ids []int64) (free []int64, err error) {
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, fmt.Errorf("encode ids: %w", err)
+	}
+	err = v.Each(func(r *ledger.Row) error {
+		var id int64
+		err := r.Scan(&id)
+		free = append(free, id)
+		return err
+	}, childlessSQL, string(list))
+	if err != nil {
+		return nil, fmt.Errorf("look for follow-ups: %w", err)
+	}
+	return free, nil
 }
 
 const (

@@ -165,6 +165,24 @@ func TestPurgeKeepsWhatMayStillNeedSomebodyAndWhatIsNotOldEnough(t *testing.T) {
 	}
 }
 
+// An operation stays as long as something that follows from it has not ended, dead
+// included: somebody will look for where it came from.
+func TestPurgeKeepsTheParentOfWhatIsNotOver(t *testing.T) {
+	w := newPast(t)
+	for _, state := range []entry.State{entry.Pending, entry.Dead, entry.Unknown, entry.Delivered, entry.Discarded} {
+		w.ends("parent of "+string(state), entry.Delivered)
+		id := w.ends(string(state), state)
+		ledgertest.Write(t, w.l, func(tx *ledger.Tx) error {
+			_, err := tx.Exec(`UPDATE outbox_operation SET parent = (SELECT status_ref FROM outbox_operation WHERE idempotency_key = ?) WHERE id = ?`,
+				"parent of "+string(state), id)
+			return err
+		})
+	}
+	w.pass(delivered + time.Hour)
+	w.purges(intake.Purged{Operations: 4})
+	w.keeps("parent of pending", "pending", "parent of dead", "dead", "parent of unknown", "unknown")
+}
+
 // A delivery may be proven while the attempt that made it is not over: what it
 // still says must find its operation.
 func TestPurgeWaitsForTheEndOfTheAttempt(t *testing.T) {

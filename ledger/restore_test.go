@@ -126,7 +126,7 @@ func TestRestoreNeverGoesOverAFileInUse(t *testing.T) {
 	p := start(t, "idle", path)
 	p.wants("held")
 	_, err = restore(t, path, backup)
-	if !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), "process ") {
+	if !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", p.cmd.Process.Pid)) {
 		t.Errorf("restore beside an application: %v, want %v naming the process", err, ledger.ErrInUse)
 	}
 	after, err := os.ReadFile(path)
