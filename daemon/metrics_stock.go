@@ -31,7 +31,7 @@ type stock struct {
 	p *poller.Poller
 
 	all                                           []*prometheus.Desc
-	entries, claimable, unknown                   *prometheus.Desc
+	entries, claimable, unknown, held             *prometheus.Desc
 	load, toolAge, paused, breaker                *prometheus.Desc
 	waiting, parked, refused                      *prometheus.Desc
 	size, wal, full, busy, checkpoint, down, lost *prometheus.Desc
@@ -60,6 +60,7 @@ func newStock(l *ledger.Ledger, p *poller.Poller) *stock {
 	s.waiting = desc("outboxd_intake_waiting", "Rows of outbox_intake that the next looks take in.")
 	s.parked = desc("outboxd_intake_parked", "Rows of outbox_intake that wait for their tool to be configured.")
 	s.refused = desc("outboxd_intake_refused", "Rows in outbox_refused: they could not become operations.")
+	s.held = desc("outboxd_held", "1 while the database is one that was put back from an older copy and not released: nothing is sent.")
 	s.size = desc("outboxd_database_bytes", "Size of the database file, without the write-ahead log.")
 	s.wal = desc("outboxd_wal_bytes", "Size of the write-ahead log.")
 	s.full = desc("outboxd_disk_full", "1 while the disk does not take writes.")
@@ -99,6 +100,7 @@ func (s *stock) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(ch, s.claimable, c.age(c.due))
 	gauge(ch, s.unknown, c.age(c.unproven))
+	gauge(ch, s.held, one(c.held))
 	gauge(ch, s.waiting, float64(c.intake.Waiting))
 	gauge(ch, s.parked, float64(c.intake.Parked))
 	gauge(ch, s.refused, float64(c.intake.Refused))
@@ -144,6 +146,7 @@ type count struct {
 	entries       map[entry.State]int64
 	due, unproven time.Time // of the oldest; zero: none
 	intake        intake.Stock
+	held          bool
 	tools         map[string]*toolCount // those that are configured, and other
 }
 
@@ -193,6 +196,11 @@ func (s *stock) count() (*count, error) {
 		if c.intake, err = intake.Count(v); err != nil {
 			return err
 		}
+		standing, err := ledger.Stand(v)
+		if err != nil {
+			return err
+		}
+		c.held = !standing.Restored.IsZero()
 		var all int64
 		if err := v.One(`SELECT count(*) FROM outbox_entry`).Scan(&all); err != nil {
 			return fmt.Errorf("count entries: %w", err)

@@ -267,3 +267,10 @@ func TestAFileThatCannotBeReadKeepsTheOtherMetrics(t *testing.T) {
 	s.want("outboxd_disk_full", "0")
 	s.want("outboxd_clock_steps_total", "0")
 }
+
+func TestAHeldDatabaseIsTold(t *testing.T) {
+	s := scrape(t, ledgertest.Tool("mail", entry.Idempotent))
+	s.want("outboxd_held", "0")
+	ledgertest.Write(t, s.l, func(tx *ledger.Tx) error { return tx.Hold(0) })
+	s.want("outboxd_held", "1")
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -148,8 +147,8 @@ func (p *prober) answers(ctx context.Context) bool {
 	}
 	defer func() { _ = c.Close() }() // it was only asked
 	defer context.AfterFunc(limited, func() { _ = c.Close() })()
-	if _, err = io.Copy(c, strings.NewReader("GET /livez HTTP/1.1\r\nHost: outboxd\r\nConnection: close\r\n\r\n")); err == nil {
-		_, err = io.Copy(io.Discard, c)
+	if _, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: outboxd\r\nConnection: close\r\n\r\n"); err == nil {
+		_, _ = io.Copy(io.Discard, c) // what it answers does not matter
 	}
 	return limited.Err() == nil
 }

@@ -75,12 +75,17 @@ func (g *guest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // configure writes the config: worker is its section, more the tools that are new.
 func (g *guest) configure(worker, more string) {
 	g.Helper()
+	g.configureAt("/var/lib/outboxd/outbox.db", worker, more)
+}
+
+func (g *guest) configureAt(database, worker, more string) {
+	g.Helper()
 	text := fmt.Sprintf(`
-database: {path: /var/lib/outboxd/outbox.db}
+database: {path: %[6]s}
 listen: {socket: /run/outboxd/outboxd.sock}
-worker: {%s}
+worker: {%[1]s}
 lease: {ttl: 5s}
-operators: {uids: [0], gids: [%s]}
+operators: {uids: [0], gids: [%[2]s]}
 tools:
   - {name: pay, effect: idempotent, http: {url: "%[3]s/now"}}
   - {name: again, effect: idempotent, http: {url: "%[3]s/brief"}}
@@ -88,7 +93,7 @@ tools:
   - {name: program, effect: opaque, exec: {argv: [%[4]s]}}
   - {name: long, effect: opaque, http: {url: "%[3]s/long"}, timeout: 2m}
 %[5]s
-`, worker, g.group, g.url, program, more)
+`, worker, g.group, g.url, program, more, database)
 	g.writeConfig(text)
 }
 

@@ -29,6 +29,7 @@ func tell(t *testing.T) {
 		{"a second signal speeds a drain up and loses nothing", hurried},
 		{"members of the group use the socket and not the file", members},
 		{"data of an earlier installation is taken along", inherited},
+		{"an application's group shares the file", shared},
 		{"a wrong config is tried once", wrong},
 		{"the journal is readable", journal},
 	} {
@@ -254,6 +255,32 @@ func inherited(g *guest) {
 	if got := strings.TrimSpace(g.ok("stat", "-c", "%F %U", "/var/lib/outboxd")); got != "directory outboxd" {
 		g.Errorf("the state directory is a %s, want a directory of outboxd's", got)
 	}
+}
+
+// shared: the drop-in and the directory of docs/database.md.
+func shared(g *guest) {
+	must(g.T, os.WriteFile("/etc/sysusers.d/shop.conf", []byte("g shop-db -\nu shop -\nm shop shop-db\n"), 0o644))
+	g.ok("systemd-sysusers")
+	g.ok("install", "-d", "-o", "outboxd", "-g", "shop-db", "-m", "2770", "/srv/shop")
+	g.override("SupplementaryGroups=shop-db\nReadWritePaths=/srv/shop\nSystemCallFilter=@chown")
+	g.configureAt("/srv/shop/shop.db, application_group: shop-db", "", "")
+	g.ok("runuser", "-u", "outboxd", "--", "outboxd", "--db", "/srv/shop/shop.db", "db", "init")
+	g.ok("chgrp", "outboxd", "/srv/shop/shop.db") // as it was before
+	g.ok("systemctl", "restart", "outboxd")
+	for _, file := range []string{"shop.db", "shop.db-wal", "shop.db-shm"} {
+		if got := strings.TrimSpace(g.ok("stat", "-c", "%a %U %G", "/srv/shop/"+file)); got != "660 outboxd shop-db" {
+			g.Errorf("%s is %s, want 660 outboxd shop-db", file, got)
+		}
+	}
+	g.ok("runuser", "-u", "shop", "--", "sqlite3", "/srv/shop/shop.db", `.timeout 5000`,
+		`INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments) VALUES ('acme', 'shop', 'pay', 'inserted', '{}')`)
+	g.eventually("the row is delivered", func() bool {
+		_, out := g.run("outboxd", "status", "--tool", "pay", "--key", "inserted", "-o", "json")
+		return strings.Contains(out, `"status":"succeeded"`)
+	})
+	g.override("")
+	g.configure("", "")
+	g.ok("systemctl", "restart", "outboxd")
 }
 
 func wrong(g *guest) {
