@@ -101,11 +101,12 @@ func TestAStartTellsOfTheUpgradeOfTheDatabase(t *testing.T) {
 	manager := notified(t)
 	cfg := settings(t.TempDir())
 	older(t, cfg.Database.Path)
-	w := run(t, cfg, daemon.Options{}).ready()
-	var said []string
+	w := run(t, cfg, daemon.Options{})
+	var said []string // heard at once: a socket holds few datagrams
 	for !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, "READY=1") }) {
 		said = append(said, heard(t, manager))
 	}
+	w.ready()
 	all := strings.Join(said, "|")
 	if !strings.HasPrefix(all, "STATUS=upgrading the database: version 1 of ") || !strings.Contains(all, ", 0%|EXTEND_TIMEOUT_USEC=30000000|") {
 		t.Errorf("the start said %q, want the upgrade and that it takes longer first", said)

@@ -147,3 +147,24 @@ func TestWatchdogIntervalIsHalfTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// A service manager that does not read holds nothing up for long.
+func TestAServiceManagerThatDoesNotReadIsNotWaitedFor(t *testing.T) {
+	manager(t)
+	began := time.Now()
+	for n := 0; ; n++ {
+		err := systemd.Status("idle")
+		if err != nil && n == 0 {
+			t.Fatalf("the first message: %v", err)
+		}
+		if err != nil {
+			break
+		}
+		if n > 10_000 {
+			t.Fatal("the socket takes everything")
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s to give up", took)
+	}
+}
