@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"github.com/outboxd/outboxd/config"
 	"github.com/outboxd/outboxd/intake"
 	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/poller"
@@ -43,6 +44,10 @@ type Deps struct {
 	// Reload reads the config again; a *config.Problems says what is wrong with it.
 	// restart are the sections that it changed nothing of. nil: there is no reload.
 	Reload func(context.Context) (restart []string, err error)
+
+	// Config is what is in force, and why the last reload failed. nil: there is no
+	// such route.
+	Config func() (in *config.Config, problem string)
 }
 
 // limits are how long things may take.
@@ -100,6 +105,9 @@ func New(d Deps) *API {
 	s.route("POST /v1/db/backup", operators(s.backup))
 	if d.Purge != nil {
 		s.route("POST /v1/db/purge", operators(s.purge))
+	}
+	if d.Config != nil {
+		s.route("GET /v1/config", operators(s.config))
 	}
 	if d.Reload != nil {
 		s.route("POST /v1/reload", operators(s.reload))

@@ -15,7 +15,7 @@ import (
 type Setting struct {
 	Path   string // such as tools[0].retry.max
 	Value  string
-	Origin string // the file with line and column, a variable of the environment, "default", or the setting that it follows from
+	Origin string // "" where that is not known; else the file with line and column, a variable of the environment, "default", or the setting that it follows from
 }
 
 // Settings lists what the content of a file and the environment come to, as Parse
@@ -25,13 +25,26 @@ func Settings(name string, data []byte, env []string) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
+	return listed(c, r), nil
+}
+
+// Settings lists what a config comes to, without the origins.
+func (c *Config) Settings() []Setting {
+	all := listed(c, newReport(""))
+	for i := range all {
+		all[i].Origin = ""
+	}
+	return all
+}
+
+func listed(c *Config, r *report) []Setting {
 	s := settings{r: r}
 	s.mapping(reflect.ValueOf(*c), "")
-	return s.all, nil
+	return s.all
 }
 
 type settings struct {
-	r   *report
+	r   *report // what was said, and where
 	all []Setting
 }
 

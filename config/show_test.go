@@ -71,6 +71,11 @@ tools:
 			t.Errorf("%s, which nobody said, is listed: %s", path, value)
 		}
 	}
+	for _, s := range parse(t, text).Settings() {
+		if value, _, _ := strings.Cut(got[s.Path], " | "); s.Path != "log.level" && value != s.Value || s.Origin != "" {
+			t.Errorf("without origins, %s is %q, want %q", s.Path, s.Value, value)
+		}
+	}
 	if _, err := config.Settings("c.yaml", []byte("log: {level: loud}"), nil); err == nil {
 		t.Error("settings of a wrong config")
 	}

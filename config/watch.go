@@ -93,7 +93,8 @@ func (w *watch) run(ctx context.Context, events <-chan fsnotify.Event, failures 
 			if !w.names[e.Name] {
 				continue
 			}
-		case <-failures: // events may have been lost
+		case err := <-failures:
+			_ = err // whatever it is: events may have been lost
 		case <-timer.C:
 		}
 		timer.Reset(w.step(ctx))
@@ -194,7 +195,7 @@ func identityOf(path string) identity {
 	if !ok {
 		return identity{}
 	}
-	return identity{uint64(st.Dev), st.Ino} //nolint:unconvert // of another width elsewhere
+	return identity{uint64(st.Dev), st.Ino}
 }
 
 // mark tells one content of the file from another without reading it.

@@ -83,6 +83,8 @@ type daemon struct {
 	present   *config.Config // what is in force
 	text      []byte         // the file that it comes from; nil: not known
 	complaint string         // why the last reload failed; "": it went well
+
+	told atomic.Pointer[inForce] // present and complaint, for everybody
 }
 
 // Run works until ctx ends and then drains. It returns nil after a clean drain,
@@ -208,7 +210,8 @@ func (d *daemon) build(work *poller.Work) {
 		Submitted: d.metrics.submitted, Ready: d.ready, Live: d.ledger.Err, Log: d.log, Version: d.o.Version, Purge: d.purge,
 	}
 	if d.asked != nil {
-		deps.Reload = d.Reload
+		deps.Reload, deps.Config = d.Reload, d.inForce
+		d.told.Store(&inForce{cfg: d.present})
 	}
 	d.api = api.New(deps)
 }

@@ -92,8 +92,20 @@ func (d *daemon) conclude(ctx context.Context, cfg *config.Config, err error) (r
 		d.complaint = r.err.Error()
 		status = "config not reloaded, the old one stays: " + firstProblem(r.err)
 	}
+	d.told.Store(&inForce{d.present, d.complaint})
 	d.tell(systemd.Ready(status))
 	return r
+}
+
+// inForce is a config and why there is no newer one.
+type inForce struct {
+	cfg     *config.Config
+	problem string
+}
+
+func (d *daemon) inForce() (cfg *config.Config, problem string) {
+	in := d.told.Load()
+	return in.cfg, in.problem
 }
 
 // firstProblem fits a status line.

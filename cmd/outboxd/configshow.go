@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -23,7 +24,7 @@ type shownSetting struct {
 }
 
 func (a *app) configShowCommand() *cobra.Command {
-	origin := false
+	var origin, running bool
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Show what the config comes to, defaults and environment included",
@@ -32,11 +33,20 @@ func (a *app) configShowCommand() *cobra.Command {
 With --origin each value says where it comes from: the file with line and column, a
 variable of the environment, a flag, the default, or the setting that it follows
 from. Nothing of headers, variables, arguments and statements is shown, and of a URL
-only scheme and host. A daemon that runs may still have an older file in force: see
-outboxd config reload.`,
+only scheme and host. A daemon that runs may still have an older file in force:
+--running asks it what that is, and why it did not take a newer one.`,
 		Args: cobra.NoArgs,
-		RunE: a.does(func(context.Context, []string) error { return a.showConfig(origin) }),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			switch {
+			case origin && running:
+				return &usageError{"config show takes --origin or --running"}
+			case running:
+				return a.showRunning(ctx)
+			}
+			return a.showConfig(origin)
+		}),
 	}
+	c.Flags().BoolVar(&running, "running", false, "show what the daemon has in force")
 	c.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
 	return c
 }
@@ -65,6 +75,36 @@ func (a *app) showConfig(origin bool) error {
 	return a.show(shown, func(t table.Writer) {
 		for _, s := range shown.Settings {
 			t.AppendRow(table.Row{cell(s.Path), cell(s.Value), cell(s.Origin)})
+		}
+	})
+}
+
+func (a *app) showRunning(ctx context.Context) error {
+	path := a.flags.socket
+	if path == "" {
+		cfg, err := a.load()
+		if err != nil {
+			return err
+		}
+		path = cfg.Listen.Socket
+	}
+	l, _, err := viaSocket(path)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		return errNobody
+	}
+	in, err := l.Config(ctx)
+	if err = errors.Join(err, l.close()); err != nil {
+		return err
+	}
+	if in.Problem != "" && a.inTables() {
+		a.complain("the last reload failed, the file says something else: " + in.Problem)
+	}
+	return a.show(in, func(t table.Writer) {
+		for _, s := range in.Settings {
+			t.AppendRow(table.Row{cell(s.Path), cell(s.Value)})
 		}
 	})
 }

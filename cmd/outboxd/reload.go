@@ -25,6 +25,9 @@ goes on with the old one), 2 when no daemon answers. Name the daemon's socket wi
 	}
 }
 
+// errNobody: the command is for a daemon.
+var errNobody = &coded{"NO_DAEMON", "no daemon takes connections at the socket: start it, or name the socket with --socket"}
+
 func (a *app) reload(ctx context.Context, _ []string) error {
 	path := a.flags.socket
 	if path == "" {
@@ -39,7 +42,7 @@ func (a *app) reload(ctx context.Context, _ []string) error {
 		return err
 	}
 	if l == nil {
-		return &coded{"NO_DAEMON", "no daemon takes connections at the socket: start it, or name the socket with --socket"}
+		return errNobody
 	}
 	r, err := l.Reload(ctx)
 	err = errors.Join(err, l.close())
