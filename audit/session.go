@@ -6,7 +6,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// HistoryInvalid: a result stands where it could not have been put.
+// HistoryInvalid says that a result stands where it could not have been put.
 const HistoryInvalid = "HISTORY_INVALID"
 
 // decisionsSQL decides each result again: it was written if and only if the turn that

@@ -8,7 +8,7 @@ import (
 	"github.com/outboxd/outboxd/ledger"
 )
 
-// ReasonRestored: the file was put back from an older copy, and what was live in
+// ReasonRestored says that the file was put back from an older copy, and what was live in
 // it may have been sent since the copy was made.
 const ReasonRestored = "restored"
 

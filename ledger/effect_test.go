@@ -169,7 +169,7 @@ func TestASlowEffectHasItsWholeLimit(t *testing.T) {
 	var runs int
 	err := l.Write(context.Background(), func(tx *ledger.Tx) error {
 		runs++
-		return tx.Effect(10*time.Second, func(e *ledger.Effect) error {
+		return tx.Effect(time.Minute, func(e *ledger.Effect) error {
 			_, err := e.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500000)
 				INSERT INTO job (title) SELECT max(i) FROM n`)
 			return err

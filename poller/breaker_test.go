@@ -2,6 +2,7 @@ package poller_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,9 +13,9 @@ import (
 )
 
 // outage fails in one way while down, and else succeeds.
-func outage(down *bool, how handler.Outcome) *outside {
+func outage(down *atomic.Bool, how handler.Outcome) *outside {
 	return &outside{outcome: func(handler.Call, int) handler.Outcome {
-		if *down {
+		if down.Load() {
 			return how
 		}
 		return handler.Outcome{Observed: handler.Succeeded, Code: "http_200", Answered: true}
@@ -37,7 +38,8 @@ func TestABreakerLeavesADestinationAloneAndProbesItWithOneAttempt(t *testing.T) 
 	} {
 		t.Run(how.Code, func(t *testing.T) {
 			story(t, func(t *testing.T) {
-				down := true
+				var down atomic.Bool
+				down.Store(true)
 				o := outage(&down, how)
 				w := open(t, options{}, tool("mail", entry.Idempotent, o, broken)).run()
 				w.acceptMany("mail", 20)
@@ -47,7 +49,7 @@ func TestABreakerLeavesADestinationAloneAndProbesItWithOneAttempt(t *testing.T) 
 				equal(t, "with the first probe", len(o.called()), 4)
 				pass(24 * time.Second)
 				equal(t, "a probe that fails opens it again", len(o.called()), 4)
-				down = false
+				down.Store(false)
 				pass(20 * time.Second)
 				equal(t, "states", fmt.Sprint(w.states("mail")), "map[delivered:20]")
 				equal(t, "requests", len(o.called()), 24)
@@ -60,7 +62,8 @@ func TestABreakerLeavesADestinationAloneAndProbesItWithOneAttempt(t *testing.T) 
 // A restart does not hammer what has just been left alone.
 func TestAnOpenBreakerOutlivesARestart(t *testing.T) {
 	story(t, func(t *testing.T) {
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		o := outage(&down, handler.Outcome{Observed: handler.NotSent, Code: "connect", Answered: true})
 		w := open(t, options{}, tool("mail", entry.Idempotent, o, broken)).run()
 		w.acceptMany("mail", 5)
@@ -70,7 +73,7 @@ func TestAnOpenBreakerOutlivesARestart(t *testing.T) {
 		w = w.next(tool("mail", entry.Idempotent, o, broken)).run()
 		pass(10 * time.Second)
 		equal(t, "requests after the restart", len(o.called()), 3)
-		down = false
+		down.Store(false)
 		pass(30 * time.Second)
 		equal(t, "states", fmt.Sprint(w.states("mail")), "map[delivered:5]")
 	})
@@ -79,9 +82,8 @@ func TestAnOpenBreakerOutlivesARestart(t *testing.T) {
 // What the destination refuses is an answer: it works.
 func TestRefusalsOpenNoBreaker(t *testing.T) {
 	story(t, func(t *testing.T) {
-		n := 0
-		o := &outside{outcome: func(handler.Call, int) handler.Outcome {
-			if n++; n%3 == 0 {
+		o := &outside{outcome: func(_ handler.Call, n int) handler.Outcome {
+			if n%3 == 0 {
 				return handler.Outcome{Observed: handler.Rejected, Code: "http_422", Answered: true}
 			}
 			return handler.Outcome{Observed: handler.NotSent, Code: "connect", Answered: true}
