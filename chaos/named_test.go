@@ -154,7 +154,7 @@ func (w *world) fromTemplate() {
 		r.Signal(syscall.SIGTERM)
 		equal(w.t, "exit of the daemon that made the template", w.exit(r.Process), 0)
 		old := w.open()
-		_, err = old.Exec(`UPDATE outbox_entry SET changed_at = 1000 WHERE tool_name = 'once'`)
+		_, err = old.Exec(`UPDATE outbox_entry SET changed_at = 1000, over_at = 1000 WHERE tool_name = 'once'`) // also no attempt may still run
 		must(w.t, errors.Join(err, old.Close()))
 		b, err := os.ReadFile(w.path("outbox.db"))
 		must(w.t, err)
