@@ -17,33 +17,46 @@ const bootRetryTime = 5 * time.Millisecond
 
 // boot prepares the file for writing and commits the boot record. It waits while
 // another process holds or recovers the file.
-func (l *Ledger) boot(ctx context.Context, created bool) (*conn, error) {
+func (l *Ledger) boot(ctx context.Context, created bool) (c *conn, err error) {
 	sqlite.StrictPragmas(true)
-	for end := time.Now().Add(l.opts.Busy); ; {
-		c, err := l.bootNow(created)
-		if !errors.Is(err, ErrBusy) || !time.Now().Before(end) {
-			return c, err
+	wait := waiter{ctx, time.Now().Add(l.opts.Busy)}
+	err = wait.whileBusy(func() (err error) {
+		if c, err = connect(l.file.path, writing); err != nil {
+			return err
+		}
+		if err = l.prepare(wait, c, created); err != nil {
+			err = errors.Join(err, c.close())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// waiter bounds how long opening waits for others.
+type waiter struct {
+	ctx context.Context
+	end time.Time
+}
+
+// whileBusy does fn until the lock that it wants is free.
+func (w waiter) whileBusy(fn func() error) error {
+	for {
+		err := fn()
+		if !errors.Is(err, ErrBusy) || !time.Now().Before(w.end) {
+			return err
 		}
 		select {
-		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
+		case <-w.ctx.Done():
+			return errors.Join(err, w.ctx.Err())
 		case <-time.After(bootRetryTime):
 		}
 	}
 }
 
-func (l *Ledger) bootNow(created bool) (*conn, error) {
-	c, err := connect(l.file.path, writing)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.prepare(c, created); err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	return c, nil
-}
-
-func (l *Ledger) prepare(c *conn, created bool) error {
+func (l *Ledger) prepare(wait waiter, c *conn, created bool) error {
 	if err := requireWAL(c, created); err != nil {
 		return err
 	}
@@ -53,10 +66,12 @@ func (l *Ledger) prepare(c *conn, created bool) error {
 	if err := l.migrate(c); err != nil {
 		return err
 	}
-	if err := c.control(begin); err != nil {
-		return fmt.Errorf("begin boot record: %w", openError(err))
+	// A new connection for each look would cost more than what it waits for.
+	err := wait.whileBusy(func() error { return openError(c.control(begin)) })
+	if err != nil {
+		return fmt.Errorf("begin boot record: %w", err)
 	}
-	err := l.record(c)
+	err = l.record(c)
 	if err == nil {
 		point.Hit(point.Boot.Before())
 		if err = c.control(commit); err == nil {

@@ -10,7 +10,7 @@ import (
 // What stands in the wrong place may be a secret.
 func TestUsageErrorsNameWhatIsAllowedAndNeverWhatWasGiven(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
-		{"pw-7", "outboxd takes one of these commands: audit, "},
+		{"pw-7", "outboxd takes one of these commands: approve, audit, "},
 		{`{"secret":"pw-7"}`, "outboxd takes one of these commands: "},
 		{"tool pw-7", "outboxd tool takes one of these commands: list, pause, resume"},
 		{"config pw-7 x", "outboxd config takes one of these commands: check"},
