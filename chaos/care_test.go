@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,27 +87,37 @@ func (w *world) holds(name string, refs []string) {
 	}
 }
 
-// firstVersion turns the database into one of the first version, with rows in it.
-func (w *world) firstVersion() {
+// olderVersion turns the database into one of an older version, with a row of an
+// application in it. From the version on that knows it, it may be broken.
+func (w *world) olderVersion(version int) {
 	w.t.Helper()
 	if out, errs, code := w.command("db", "init"); code != 0 {
 		w.t.Fatalf("init: %d\n%s%s", code, out, errs)
 	}
-	text, err := os.ReadFile("../ledger/migrations/0001_live.sql")
-	must(w.t, err)
 	db := w.open()
 	defer func() { _ = db.Close() }()
 	rows, err := db.Query(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'outbox\_%' ESCAPE '\'`)
 	must(w.t, err)
-	var drops []string
+	var stmts []string
 	for rows.Next() {
 		var name string
 		must(w.t, rows.Scan(&name))
-		drops = append(drops, `DROP TABLE `+name)
+		stmts = append(stmts, `DROP TABLE `+name)
 	}
 	must(w.t, rows.Close())
-	for _, stmt := range append(drops, string(text), `INSERT INTO outbox_meta (id, schema_version, lineage) VALUES (1, 1, 'old')`,
-		`INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments) VALUES ('acme', 'test', 'idem', 'old', '{}')`) {
+	names, err := filepath.Glob("../ledger/migrations/*.sql") // sorted
+	must(w.t, err)
+	for _, name := range names[:version] {
+		text, err := os.ReadFile(name)
+		must(w.t, err)
+		stmts = append(stmts, string(text))
+	}
+	stmts = append(stmts, fmt.Sprintf(`INSERT INTO outbox_meta (id, schema_version, lineage) VALUES (1, %d, 'old')`, version),
+		`INSERT INTO outbox_intake (tenant_id, subject_id, tool_name, idempotency_key, arguments) VALUES ('acme', 'test', 'idem', 'old', '{}')`)
+	if version >= markedVersion {
+		stmts = append(stmts, `UPDATE outbox_meta SET for_chaos = 1`)
+	}
+	for _, stmt := range stmts {
 		_, err := db.Exec(stmt)
 		must(w.t, err)
 	}
@@ -125,7 +136,7 @@ func TestEverybodyAtAnOldFile(t *testing.T) {
 	for range rounds {
 		w := newWorld(t)
 		w.configure("", w.http("idem", "idempotent", chaos.Now, ""))
-		w.firstVersion()
+		w.olderVersion(1)
 		var mu sync.Mutex // guards said
 		var others sync.WaitGroup
 		for _, args := range [][]string{{"submit", "--tenant", "acme", "--subject", "test", "--tool", "idem", "--key", "new"}, {"list"}} {

@@ -137,8 +137,8 @@ func (w *world) auditCrash() map[string]fact {
 	name := w.snapshot()
 	defer removeDatabase(w.path(name))
 	l, err := ledger.Open(w.ctx, w.path(name), ledger.Options{ReadOnly: true, Readers: 1})
-	if errors.Is(err, ledger.ErrNoSchema) {
-		return nil // it died before it had made the tables
+	if errors.Is(err, ledger.ErrNoSchema) || errors.Is(err, ledger.ErrOlder) {
+		return nil // it died before it had made the tables, or between two steps of an upgrade
 	}
 	must(w.t, err)
 	report, err := audit.Run(w.ctx, l)

@@ -22,7 +22,7 @@ type mutant struct {
 }
 
 // sample is how many of them a quick run builds and runs. All are looked at.
-const sample = 2
+const sample = 3
 
 // TestMutants: each fault is found by the test that is named for it. One that
 // survives is a promise that nothing keeps; one that no longer applies is a test

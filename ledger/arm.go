@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"context"
+	"errors"
 	"os"
 
 	"github.com/outboxd/outboxd/chaos/point"
@@ -28,5 +30,27 @@ func (l *Ledger) arm(c *conn, created bool) error {
 		return ErrNotForChaos
 	}
 	point.Arm(l.opts.Armed, os.Stderr)
+	return nil
+}
+
+// armRestore turns on what is to break in a restore, if the file that it replaces
+// was made for it: a backup carries no such mark.
+func armRestore(ctx context.Context, path string, plan point.Plan) error {
+	if len(plan) == 0 {
+		return nil
+	}
+	s, err := openSession(ctx, path, readOnly)
+	if err != nil {
+		return openError(err)
+	}
+	var marked int64
+	err = s.one(`SELECT for_chaos FROM outbox_meta WHERE id = 1`, &marked)
+	if err = errors.Join(openError(err), s.close()); err != nil {
+		return err
+	}
+	if marked == 0 {
+		return ErrNotForChaos
+	}
+	point.Arm(plan, os.Stderr)
 	return nil
 }

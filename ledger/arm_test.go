@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/outboxd/outboxd/chaos/point"
 	"github.com/outboxd/outboxd/ledger"
@@ -44,5 +45,19 @@ func TestOnlyAFileMadeForItCanBeBroken(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestARestoreBreaksOnlyWhereAFileMadeForItIsReplaced(t *testing.T) {
+	plan, err := point.Parse("send.sent=kill@1000000") // never passed here
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, backup := backedUp(t)
+	if _, err := ledger.Restore(t.Context(), path, backup, ledger.CopyOptions{Armed: plan}, time.UnixMilli(moment)); !errors.Is(err, ledger.ErrNotForChaos) {
+		t.Errorf("over an ordinary file: got %v, want %v", err, ledger.ErrNotForChaos)
+	}
+	if n, err := filepath.Glob(path + ".replaced-*"); err != nil || len(n) > 0 {
+		t.Errorf("it was replaced all the same: %v, %v", n, err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
+
+	"github.com/outboxd/outboxd/chaos/point"
 )
 
 // Copied is what a Backup or a Restore made.
@@ -29,8 +31,9 @@ type Copied struct {
 
 // CopyOptions of Backup and Restore.
 type CopyOptions struct {
-	Foreign bool // also a file that holds the application's own tables
-	Replace bool // Backup: put it in the place of an older backup
+	Foreign bool       // also a file that holds the application's own tables
+	Replace bool       // Backup: put it in the place of an older backup
+	Armed   point.Plan // Restore: where it breaks; only where it replaces a database that was created for it
 }
 
 // Backup copies the whole file to the path to, while it is in use: everything that

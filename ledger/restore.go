@@ -51,6 +51,9 @@ func Restore(ctx context.Context, path, from string, o CopyOptions, now time.Tim
 	if err := alike(staged, old); err != nil {
 		return r, err
 	}
+	if err := armRestore(ctx, to, o.Armed); err != nil {
+		return r, err
+	}
 	r.Kept, err = exchange(ctx, staged, to, now)
 	return r, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/outboxd/outboxd/chaos/point"
 )
@@ -14,18 +13,25 @@ type breaks struct {
 }
 
 func (b *breaks) declare(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&b.arm, "chaos-arm", "", "break at `POINT=kill|stop|sleep:DURATION[@N],...`: only a database that was created for it")
-	f.BoolVar(&b.create, "chaos-create", false, "mark a database that is created as one that may be broken")
-	for _, name := range []string{"chaos-arm", "chaos-create"} {
-		if err := f.MarkHidden(name); err != nil {
-			panic(err) // the flag is declared above
-		}
+	b.declareArm(c)
+	c.Flags().BoolVar(&b.create, "chaos-create", false, "mark a database that is created as one that may be broken")
+	hide(c, "chaos-create")
+}
+
+// declareArm is for a command that makes no database.
+func (b *breaks) declareArm(c *cobra.Command) {
+	c.Flags().StringVar(&b.arm, "chaos-arm", "", "break at `POINT=kill|stop|sleep:DURATION[@N],...`: only a database that was created for it")
+	hide(c, "chaos-arm")
+}
+
+func hide(c *cobra.Command, flag string) {
+	if err := c.Flags().MarkHidden(flag); err != nil {
+		panic(err) // the flag is declared by who calls this
 	}
 }
 
 // plan is what is armed, said loudly: nobody may take such a process for a real one.
-func (b *breaks) plan(log *zap.Logger) (point.Plan, error) {
+func (b *breaks) plan(say func(plan string)) (point.Plan, error) {
 	if b.arm == "" {
 		return nil, nil
 	}
@@ -33,6 +39,8 @@ func (b *breaks) plan(log *zap.Logger) (point.Plan, error) {
 	if err != nil {
 		return nil, &usageError{"--chaos-arm: " + err.Error()}
 	}
-	log.Error("THIS PROCESS IS ARMED TO BREAK: it is for tests only", zap.Stringer("plan", p))
+	say(p.String())
 	return p, nil
 }
+
+const armedText = "THIS PROCESS IS ARMED TO BREAK: it is for tests only"

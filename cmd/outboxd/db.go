@@ -169,6 +169,9 @@ accepts, but nothing is sent, asked or reviewed until "outboxd db release".`,
 			if err != nil {
 				return err
 			}
+			if o.Armed, err = a.breaks.plan(func(plan string) { a.say(armedText + ": " + plan) }); err != nil {
+				return err
+			}
 			r, err := daemon.Restore(ctx, cfg, daemon.Options{}, from, o)
 			if err != nil {
 				return err
@@ -181,6 +184,7 @@ accepts, but nothing is sent, asked or reviewed until "outboxd db release".`,
 		}),
 	}
 	c.Flags().BoolVar(&o.Foreign, "foreign-tables", false, "the backup holds an application's own tables, which are put back too")
+	a.breaks.declareArm(c)
 	return c
 }
 

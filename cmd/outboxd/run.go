@@ -59,7 +59,7 @@ func (a *app) run(ctx context.Context, _ []string) error {
 	if a.variable("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	armed, err := a.breaks.plan(log)
+	armed, err := a.breaks.plan(func(plan string) { log.Error(armedText, zap.String("plan", plan)) })
 	if err != nil {
 		return err
 	}
