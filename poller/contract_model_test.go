@@ -134,7 +134,7 @@ func TestTheContractAgreesWithAModel(t *testing.T) {
 			story(t, func(t *testing.T) {
 				m := &contractModel{rnd: rand.New(rand.NewPCG(seed, 1)), keys: map[string]*modelled{}, calls: map[string]int{}, role: true, version: "v1"}
 				m.o = &outside{do: m.called}
-				m.w = open(t, options{}, tool("refund", entry.Opaque, m.o)).run()
+				m.w = open(t, options{poll: 5 * time.Minute}, tool("refund", entry.Opaque, m.o)).run()
 				m.install(t)
 				for range 80 {
 					switch m.rnd.IntN(8) {
