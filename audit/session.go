@@ -21,7 +21,10 @@ const decisionsSQL = `SELECT h.status_ref, 'row ' || h.id || ' of the history wa
 	FROM outbox_session AS s WHERE s.turn <> (SELECT count(*) FROM outbox_turn AS t WHERE t.session = s.id AND t.turn <= s.turn)
 	UNION ALL SELECT h.status_ref, 'row ' || h.id || ' of the history was fetched from what was not set aside'
 	FROM outbox_history AS h LEFT JOIN outbox_history AS q ON q.id = h.fetched_from AND q.session = h.session AND q.decision = 'quarantined'
-	WHERE h.decision = 'fetched' AND (q.id IS NULL OR q.result IS NOT h.result OR q.content_sha256 <> h.content_sha256)`
+	WHERE h.decision = 'fetched' AND (q.id IS NULL OR q.result IS NOT h.result OR q.content_sha256 <> h.content_sha256)
+	UNION ALL SELECT h.status_ref, 'row ' || h.id || ' of the history is of an event that is not its own' FROM outbox_history AS h
+	WHERE CASE h.decision WHEN 'fetched' THEN h.event <> 'fetch/' || h.fetched_from || '/' || h.target_turn
+		ELSE substr(h.event, 1, 37) <> h.status_ref || '/' END`
 
 func (a *auditor) decisions() error {
 	err := a.q.Each(func(r *ledger.Row) error {

@@ -25,6 +25,7 @@ func (a *auditor) store() error {
 		`PRAGMA integrity_check('outbox_session')`,
 		`PRAGMA integrity_check('outbox_turn')`,
 		`PRAGMA integrity_check('outbox_history')`,
+		`PRAGMA integrity_check('outbox_approval')`,
 	} {
 		if err := a.integrity(pragma); err != nil {
 			return err
@@ -35,6 +36,9 @@ func (a *auditor) store() error {
 		`PRAGMA foreign_key_check('outbox_attempt')`,
 		`PRAGMA foreign_key_check('outbox_receipt')`,
 		`PRAGMA foreign_key_check('outbox_review')`,
+		`PRAGMA foreign_key_check('outbox_approval')`,
+		`PRAGMA foreign_key_check('outbox_turn')`,
+		`PRAGMA foreign_key_check('outbox_history')`,
 	} {
 		if err := a.foreignKeys(pragma); err != nil {
 			return err
@@ -44,6 +48,15 @@ func (a *auditor) store() error {
 		return err
 	}
 	if err := a.decisions(); err != nil {
+		return err
+	}
+	if err := a.told(); err != nil {
+		return err
+	}
+	if err := a.reviews(); err != nil {
+		return err
+	}
+	if err := a.instants(); err != nil {
 		return err
 	}
 	return a.header()
@@ -91,6 +104,13 @@ func (a *auditor) header() error {
 	m := &a.meta
 	if err := a.q.One(`SELECT boot_epoch, last_token FROM outbox_meta WHERE id = 1`).Scan(&m.epoch, &m.lastToken); err != nil {
 		return fmt.Errorf("read meta: %w", err)
+	}
+	var generation, commits, by int64
+	if err := a.q.One(`SELECT generation, commits, committed_by FROM outbox_meta WHERE id = 1`).Scan(&generation, &commits, &by); err != nil {
+		return fmt.Errorf("read meta: %w", err)
+	}
+	if generation < 1 || m.epoch < 0 || commits < 0 || by < 0 {
+		a.report.find(StoreContract, "", "a counter of the file is out of range")
 	}
 	if m.lastToken < 0 || m.lastToken > maxToken {
 		a.report.find(TokenInvalid, "", fmt.Sprintf("last token %d is out of range", m.lastToken))

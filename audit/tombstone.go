@@ -3,6 +3,9 @@ package audit
 import (
 	"fmt"
 
+	"github.com/google/uuid"
+
+	"github.com/outboxd/outboxd/contract"
 	"github.com/outboxd/outboxd/ledger"
 )
 
@@ -24,6 +27,33 @@ func (a *auditor) tombstones() error {
 		SELECT o.status_ref FROM outbox_tombstone t JOIN outbox_operation o ON o.status_ref = t.status_ref`)
 	if err != nil {
 		return fmt.Errorf("check tombstones: %w", err)
+	}
+	return a.buried()
+}
+
+// buried checks that each tombstone could have been that of an operation.
+func (a *auditor) buried() error {
+	err := a.q.Each(func(r *ledger.Row) error {
+		var s contract.Scope
+		var ref string
+		if err := r.Scan(&s.Tenant, &s.Subject, &s.Tool, &s.Key, &ref); err != nil {
+			return err
+		}
+		id, err := uuid.Parse(ref)
+		if err != nil || id.Version() != 7 || id.String() != ref {
+			a.report.find(TombstoneInvalid, "", "status_ref is no UUIDv7")
+			return nil
+		}
+		for _, err := range []error{contract.CheckName("tenant_id", s.Tenant), contract.CheckName("subject_id", s.Subject),
+			contract.CheckName("tool_name", s.Tool), contract.CheckKey(s.Key)} {
+			if err != nil {
+				a.report.find(TombstoneInvalid, ref, err.Error())
+			}
+		}
+		return nil
+	}, `SELECT tenant_id, subject_id, tool_name, idempotency_key, status_ref FROM outbox_tombstone`)
+	if err != nil {
+		return fmt.Errorf("read tombstones: %w", err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func Project(tx *ledger.Tx, c handler.Call) handler.Outcome {
 	if err := json.Unmarshal(c.Arguments, &e); err != nil || e.id() != c.Key {
 		return refuse("event_invalid", "the event is not what its key names")
 	}
-	p := projection{event: e, call: c, content: sha256.Sum256(append([]byte("outboxd.projection.v1\x00"), c.Arguments...))}
+	p := projection{event: e, call: c, content: Content(c.Arguments)}
 	row, err := p.run(tx)
 	if no, ok := errors.AsType[*refusal](err); ok {
 		return refuse(no.code, no.why)
@@ -36,6 +36,12 @@ func Project(tx *ledger.Tx, c handler.Call) handler.Outcome {
 	}
 	tx.For(point.Project)
 	return handler.Outcome{Observed: handler.Succeeded, Code: "committed", Result: result}
+}
+
+// Content is the digest of an event that the history keeps with its decision:
+// arguments are those of the operation that carried it.
+func Content(arguments []byte) [32]byte {
+	return sha256.Sum256(append([]byte("outboxd.projection.v1\x00"), arguments...))
 }
 
 // refusal: the event can never be projected.

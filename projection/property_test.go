@@ -110,10 +110,16 @@ func TestAnEventIsNeitherForgedNorSubstituted(t *testing.T) {
 				t.Errorf("%s, after the decision: got %s %s, want it refused", name, out.Observed, out.Code)
 			}
 		}
-		w.write(func(tx *ledger.Tx) error { // the decision was about another content
-			_, err := tx.Exec(`UPDATE outbox_history SET content_sha256 = zeroblob(32)`)
-			return err
-		})
+		var sum []byte
+		w.write(func(tx *ledger.Tx) error { return tx.One(`SELECT content_sha256 FROM outbox_history`).Scan(&sum) })
+		decided := func(content []byte) {
+			w.write(func(tx *ledger.Tx) error {
+				_, err := tx.Exec(`UPDATE outbox_history SET content_sha256 = ?`, content)
+				return err
+			})
+		}
+		decided(make([]byte, 32)) // about another content
+		defer decided(sum)
 		if out := try(func(*handler.Call) {}); out.Observed != handler.Rejected || out.Code != "event_substituted" {
 			t.Errorf("another content under the same id: got %s %s", out.Observed, out.Code)
 		}
