@@ -62,7 +62,13 @@ func (c *Client) Find(ctx context.Context, f Filter) (Answer, error) {
 
 // Reconcile asks the downstream now and answers as Status.
 func (c *Client) Reconcile(ctx context.Context, ref string) (a Answer, err error) {
-	return a, c.call(ctx, "POST", operationPath(ref)+"/reconcile", nil, nil, &a)
+	return c.ReconcileExpected(ctx, ref, Expected{})
+}
+
+// ReconcileExpected does so only where the operation is what the caller takes it for:
+// IDEMPOTENCY_CONFLICT names what differs.
+func (c *Client) ReconcileExpected(ctx context.Context, ref string, e Expected) (a Answer, err error) {
+	return a, c.call(ctx, "POST", operationPath(ref)+"/reconcile", nil, e, &a)
 }
 
 // Attempts is the evidence of an operation's attempts.

@@ -95,18 +95,25 @@ func (s *API) reaches(c *call, scope contract.Scope) bool {
 // mayAsk asks the guards that authorize, all of them, before a caller has the
 // downstream asked.
 func (s *API) mayAsk(c *call, op operation) error {
-	var stored *contract.Operation
-	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
-	defer cancel()
-	err := s.d.Ledger.Read(ctx, func(v *ledger.View) (err error) {
-		stored, err = intake.ByRef(v, op.ref)
-		return err
-	})
+	stored, err := s.stored(c, op.ref)
 	if err != nil {
-		return fmt.Errorf("read operation: %w", err)
+		return err
 	}
 	set, q := s.asks(c, stored)
 	return refusedBy(set.Accept(c.Context(), q, handler.Authorize))
+}
+
+func (s *API) stored(c *call, ref string) (op *contract.Operation, err error) {
+	ctx, cancel := context.WithTimeout(c.Context(), s.limits.accept)
+	defer cancel()
+	err = s.d.Ledger.Read(ctx, func(v *ledger.View) (err error) {
+		op, err = intake.ByRef(v, ref)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read operation: %w", err)
+	}
+	return op, nil
 }
 
 func (s *API) known(c *call, scope contract.Scope) (known bool, err error) {

@@ -2,8 +2,11 @@ package api_test
 
 import (
 	"context"
+	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,8 @@ import (
 	"github.com/outboxd/outboxd/entry"
 	"github.com/outboxd/outboxd/guard"
 	"github.com/outboxd/outboxd/handler"
+	"github.com/outboxd/outboxd/intake"
+	"github.com/outboxd/outboxd/ledger"
 	"github.com/outboxd/outboxd/ledgertest"
 	"github.com/outboxd/outboxd/poller"
 )
@@ -134,10 +139,37 @@ func TestAQuestionIsNotPutForWhoMayNotOrUnderAnotherContract(t *testing.T) {
 	if err := w.poller.Swap(ctx, &old); err != nil {
 		t.Fatal(err)
 	}
+	for field, e := range map[string]api.Expected{
+		"request_sha256":   {RequestSum: strings.Repeat("0", 64)},
+		"idempotency_key":  {IdempotencyKey: "order-2"},
+		"provider":         {Origin: &api.Origin{Provider: "other"}},
+		"api_family":       {Origin: &api.Origin{APIFamily: "other"}},
+		"adapter_revision": {Origin: &api.Origin{AdapterRevision: "other"}},
+	} {
+		_, err = w.as(0).ReconcileExpected(ctx, ref, e)
+		if p := refused(t, field, err, 409, "IDEMPOTENCY_CONFLICT"); !slices.Equal(p.Fields, []string{field}) {
+			t.Errorf("%s: the conflict names %q", field, p.Fields)
+		}
+	}
+	_, err = w.as(otherUID).ReconcileExpected(ctx, ref, api.Expected{IdempotencyKey: "order-2"})
+	wants(t, "a stranger who guesses", err, 404, "NOT_FOUND")
 	if asked != 0 {
 		t.Errorf("asked %d times, want never", asked)
 	}
-	if a, err := w.as(0).Reconcile(ctx, ref); err != nil || a.Code != "OK" || a.Delivery != "receipt_reconciled" || asked != 1 {
+	if a, err := w.as(0).ReconcileExpected(ctx, ref, w.meant(ref)); err != nil || a.Code != "OK" || a.Delivery != "receipt_reconciled" || asked != 1 {
 		t.Errorf("the same contract: got %+v, %v after %d questions", a, err, asked)
 	}
+}
+
+// meant is what the operation is, as its caller knows it.
+func (w *world) meant(ref string) (e api.Expected) {
+	w.t.Helper()
+	ledgertest.Read(w.t, w.ledger, func(v *ledger.View) error {
+		op, err := intake.ByRef(v, ref)
+		if err == nil {
+			e = api.Expected{RequestSum: hex.EncodeToString(op.RequestSum[:]), IdempotencyKey: op.Scope.Key, Origin: &api.Origin{}}
+		}
+		return err
+	})
+	return e
 }

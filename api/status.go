@@ -177,11 +177,15 @@ func (s *API) await(c *call, ref string, limit time.Duration) (operation, error)
 }
 
 func (s *API) reconcile(c *call) (reply, error) {
-	if err := c.body(&struct{}{}); err != nil {
+	var expected Expected
+	if err := c.body(&expected); err != nil {
 		return reply{}, err
 	}
 	op, err := s.find(c, c.PathValue("ref"))
 	if err != nil {
+		return reply{}, err
+	}
+	if err := s.expects(c, op.ref, &expected); err != nil {
 		return reply{}, err
 	}
 	if op.state == entry.Unknown {

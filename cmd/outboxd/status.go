@@ -35,14 +35,18 @@ func (a *app) statusCommand() *cobra.Command {
 }
 
 func (a *app) reconcileCommand() *cobra.Command {
-	return &cobra.Command{
+	var e api.Expected
+	c := &cobra.Command{
 		Use:   "reconcile REF",
 		Short: "Ask the downstream now what became of an unknown operation",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.completeUnknown,
 		RunE: a.does(func(ctx context.Context, args []string) error {
-			return a.with(ctx, sends, func(l *link) error { return a.asked(l.Reconcile(ctx, args[0])) })
+			return a.with(ctx, sends, func(l *link) error { return a.asked(l.ReconcileExpected(ctx, args[0], e)) })
 		}),
 	}
+	c.Flags().StringVar(&e.RequestSum, "request-sha256", "", "digest of the request that is meant: nothing is asked where it is another one")
+	c.Flags().StringVar(&e.IdempotencyKey, "key", "", "idempotency key that is meant: as above")
+	return c
 }
 
 // asked shows the answer to a status or a reconcile.
