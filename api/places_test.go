@@ -11,7 +11,7 @@ import (
 )
 
 // moment is how long callers wait in these tests.
-const moment = 30 * time.Millisecond
+const moment = 500 * time.Millisecond
 
 func (w *world) occupy(uid int) (leave func()) {
 	w.t.Helper()
