@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -20,9 +21,10 @@ import (
 // contractModel is what the world should be: who may, under which contract, and what
 // was accepted and approved for each key.
 type contractModel struct {
-	w   *world
-	o   *outside
-	rnd *rand.Rand
+	w      *world
+	o      *outside
+	rnd    *rand.Rand
+	effect entry.Effect
 
 	mu       sync.Mutex // guards what follows, which the downstream looks at
 	role     bool
@@ -31,6 +33,7 @@ type contractModel struct {
 	keys     map[string]*modelled // by key
 	calls    map[string]int
 	problems []string
+	seen     map[string]int // what the random steps came to
 }
 
 type modelled struct {
@@ -38,6 +41,7 @@ type modelled struct {
 	order    int
 	version  string
 	approved bool
+	purged   bool
 }
 
 // called is the downstream: it says what must not have reached it.
@@ -62,7 +66,7 @@ func (m *contractModel) called(_ context.Context, c handler.Call, _ int) ([]byte
 
 // install makes the registry, the guard and the roles what the model says.
 func (m *contractModel) install(t *testing.T) {
-	k := tool("refund", entry.Opaque, m.o, every(time.Minute), wanting("required", time.Hour), func(c *config.Tool) {
+	k := tool("refund", m.effect, m.o, every(time.Minute), wanting("required", time.Hour), func(c *config.Tool) {
 		c.Revisions.Handler, c.Retry.MaxAttempts = m.version, 1000
 	})
 	var roles []string
@@ -86,13 +90,22 @@ func (m *contractModel) submit() {
 		if _, conflict := errors.AsType[*intake.Conflict](err); conflict {
 			return nil
 		}
+		if _, gone := errors.AsType[*intake.Gone](err); gone {
+			return nil
+		}
 		return err
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.keys[key]
 	_, conflict := errors.AsType[*intake.Conflict](err)
+	_, gone := errors.AsType[*intake.Gone](err)
 	switch {
+	case known != nil && known.purged: // its tombstone knows the request, which has no handler in it
+		m.seen[fmt.Sprintf("gone: %t", gone)]++
+		if conflict != (known.order != order) || gone == conflict {
+			m.w.t.Errorf("%s: order %d after a purged order %d: got %+v, %v", key, order, known.order, a, err)
+		}
 	case known == nil:
 		m.keys[key] = &modelled{id: a.ID, order: order, version: m.version}
 		if !a.New {
@@ -106,7 +119,7 @@ func (m *contractModel) submit() {
 func (m *contractModel) approve() {
 	m.mu.Lock()
 	k := m.keys[fmt.Sprintf("key-%d", m.rnd.IntN(6))]
-	waits := k != nil && m.w.entry(k.id).State == entry.Waiting
+	waits := k != nil && !k.purged && m.w.entry(k.id).State == entry.Waiting
 	if waits {
 		k.approved = true // before it is let go
 	}
@@ -116,6 +129,66 @@ func (m *contractModel) approve() {
 	}
 	if err := m.w.approve(k.id, fmt.Sprintf("a-%d", k.id)); err != nil {
 		m.w.t.Errorf("approve: %v", err)
+	}
+}
+
+// purge removes what has ended, of which only the key is left.
+func (m *contractModel) purge(t *testing.T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ended := 0
+	for _, k := range m.keys {
+		if !k.purged && m.w.entry(k.id).State.Terminal() {
+			k.purged = true
+			ended++
+		}
+	}
+	sum, err := intake.Purge(t.Context(), m.w.ledger, intake.Retention{Tombstone: 1000 * time.Hour})
+	m.seen["purged"] += ended
+	if err != nil || sum.Operations != ended || sum.Tombstones != 0 {
+		t.Errorf("purged %+v, %v, want the %d that have ended", sum, err, ended)
+	}
+}
+
+// asked is the downstream that is asked: it must not be under another contract, and it
+// tells what it did.
+func (m *contractModel) asked(_ context.Context, c handler.Call, _ int) handler.Answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.keys[c.Key].version != m.version {
+		m.problems = append(m.problems, fmt.Sprintf("key %s was asked about under another contract", c.Key))
+	}
+	m.seen["asked"]++
+	if m.lose {
+		return handler.Answer{Found: handler.NoAnswer, Code: "lost"}
+	}
+	if m.calls[c.Key] == 0 {
+		return handler.Answer{Found: handler.NotApplied}
+	}
+	return handler.Answer{Found: handler.Applied, Code: "found", Result: []byte(`{"done":true}`)}
+}
+
+// reconcile asks about whatever is unknown now: nothing is sent, and what is answered
+// with a receipt is delivered.
+func (m *contractModel) reconcile(t *testing.T) {
+	m.mu.Lock()
+	keys := maps.Clone(m.keys)
+	calls := maps.Clone(m.calls)
+	m.mu.Unlock()
+	for key, k := range keys {
+		if k.purged || m.w.entry(k.id).State != entry.Unknown {
+			continue
+		}
+		err := m.w.poller.Reconcile(t.Context(), k.id)
+		m.seen[fmt.Sprintf("reconciled: %t", err == nil)]++
+		if state := m.w.entry(k.id).State; m.effect == entry.Opaque && err == nil || err == nil && !m.lose && state != entry.Delivered || err != nil && state != entry.Unknown {
+			t.Errorf("%s: reconcile answers %v, and it is %s", key, err, state)
+		}
+		m.mu.Lock()
+		if m.calls[key] != calls[key] {
+			t.Errorf("%s: a question sent the request", key)
+		}
+		m.mu.Unlock()
 	}
 }
 
@@ -129,15 +202,19 @@ func (m *contractModel) change(t *testing.T, fn func()) {
 }
 
 func TestTheContractAgreesWithAModel(t *testing.T) {
+	seen := map[string]int{}
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			story(t, func(t *testing.T) {
-				m := &contractModel{rnd: rand.New(rand.NewPCG(seed, 1)), keys: map[string]*modelled{}, calls: map[string]int{}, role: true, version: "v1"}
+				m := &contractModel{rnd: rand.New(rand.NewPCG(seed, 1)), keys: map[string]*modelled{}, calls: map[string]int{}, seen: seen, role: true, version: "v1", effect: entry.Opaque}
 				m.o = &outside{do: m.called}
-				m.w = open(t, options{poll: 5 * time.Minute}, tool("refund", entry.Opaque, m.o)).run()
+				if seed%2 == 1 {
+					m.effect, m.o.ask = entry.Queryable, m.asked
+				}
+				m.w = open(t, options{poll: 5 * time.Minute}, tool("refund", m.effect, m.o)).run()
 				m.install(t)
 				for range 80 {
-					switch m.rnd.IntN(8) {
+					switch m.rnd.IntN(10) {
 					case 0, 1, 2:
 						m.submit()
 					case 3, 4:
@@ -147,13 +224,22 @@ func TestTheContractAgreesWithAModel(t *testing.T) {
 					case 6:
 						m.change(t, func() { m.version = fmt.Sprint("v", 1+m.rnd.IntN(2)) })
 					case 7:
-						m.change(t, func() { m.lose = m.rnd.IntN(4) == 0 })
+						m.change(t, func() { m.lose = m.rnd.IntN(2) == 0 })
+					case 8:
+						m.purge(t)
+					case 9:
+						m.reconcile(t)
 					}
 					pass(time.Duration(m.rnd.IntN(90)) * time.Second)
 				}
 				m.settle(t)
 			})
 		})
+	}
+	for _, what := range []string{"purged", "asked", "gone: true", "gone: false", "reconciled: true", "reconciled: false"} {
+		if seen[what] == 0 {
+			t.Errorf("no step of any model came to %q: %v", what, seen)
+		}
 	}
 }
 
@@ -167,6 +253,12 @@ func (m *contractModel) settle(t *testing.T) {
 		t.Error(problem)
 	}
 	for key, k := range m.keys {
+		if k.purged {
+			if want := m.calls[key]; want > 1 || want == 1 && !k.approved {
+				t.Errorf("%s was purged after %d requests", key, want)
+			}
+			continue
+		}
 		switch state := m.w.entry(k.id).State; {
 		case !k.approved:
 			m.w.expect(k.id, entry.Discarded, "approval_expired")
