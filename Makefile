@@ -29,7 +29,7 @@ libc: # modernc.org/sqlite works only with the libc that its own go.mod names
 	if [ -z "$$want" ] || [ "$$have" != "$$want" ]; then echo "modernc.org/libc is $$have, sqlite wants '$$want'"; exit 1; fi
 
 test: # the race detector needs a C compiler
-	CGO_ENABLED=1 $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -shuffle=on -timeout 10m $(TESTFLAGS) $$($(GO) list ./... | grep -v '/chaos$$')
+	CGO_ENABLED=1 $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -shuffle=on -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -v '/chaos$$')
 
 build:
 ifneq ($(CMD),)
