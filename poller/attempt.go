@@ -75,14 +75,20 @@ func (p *Poller) attempt(ctx context.Context, c claim) {
 	p.send(ctx, c)
 }
 
-// mark commits the send marker before the first byte may leave.
+// mark commits the send marker before the first byte may leave. The entry is taken
+// to be marked only once that is committed: a batch that the disk did not take has
+// marked it for nothing.
 func (p *Poller) mark(ctx context.Context, c *claim) error {
-	claimed := c.held
-	return p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
+	marked := c.held
+	err := p.l.Write(ctx, func(tx *ledger.Tx) (err error) {
 		c.since = time.Now()
-		c.held, err = entry.Hand(tx, claimed, over(tx.Now(), c.tool))
+		marked, err = entry.Hand(tx, c.held, over(tx.Now(), c.tool))
 		return err
 	})
+	if err == nil {
+		c.held = marked
+	}
+	return err
 }
 
 // unmarked gives back an entry whose mark was not committed. Where it is the
